@@ -20,7 +20,7 @@ func TestUnderAnotherKernel(t *testing.T) {
 	if vm.Inside() {
 		t.Skip("is not for the guest itself")
 	}
-	if raceDetector {
+	if require.Race {
 		t.Skip("the guest runs without the race detector, whose layout of memory it does not have: the plain run does this")
 	}
 	require.Long(t)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -175,7 +176,7 @@ func (s suite) values(t *testing.T) {
 func (s suite) lengths(t *testing.T) {
 	lengths := []int{512, 1023, 1025, 4095, 4097}
 	last := 300
-	if Race {
+	if require.Race {
 		last = 70
 	} else {
 		lengths = append(lengths, 1<<16+1)

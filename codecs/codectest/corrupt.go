@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 // Damaged encodings are ErrCorrupt or decode to some elements, and never take much memory.
@@ -55,7 +56,7 @@ func (s suite) encodings(t *testing.T, n int) (all [][]byte) {
 // damaged returns encodings that are cut short, encodings with flipped bits, and random bytes.
 func damaged(r *rand.Rand, encodings [][]byte) (all [][]byte) {
 	times := 50
-	if Race {
+	if require.Race {
 		times = 5
 	}
 	for _, b := range encodings {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -20,7 +21,7 @@ func (s suite) feedback(t *testing.T) {
 	}
 	plain := codecs.Values(unfused{m})
 	lengths := []int{0, 1, 2, 3, 4, 5, 6, 9, 11, 24, 333}
-	if !Race {
+	if !require.Race {
 		lengths = append(lengths, 5003)
 	}
 	for _, n := range lengths {

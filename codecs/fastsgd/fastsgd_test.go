@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -104,7 +105,7 @@ func TestValuesAlone(t *testing.T) {
 
 // In the steady state, neither end allocates.
 func TestNoAllocations(t *testing.T) {
-	if codectest.Race {
+	if require.Race {
 		t.Skip("with -race, pools drop some of what is put into them")
 	}
 	const n = 5000

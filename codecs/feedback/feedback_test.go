@@ -10,8 +10,8 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/all"
-	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -123,7 +123,7 @@ func (s *stream) check() {
 // Σx = Σy + e, over many steps, for every codec and type.
 func TestNothingIsLost(t *testing.T) {
 	times := 10
-	if codectest.Race {
+	if require.Race {
 		times = 2
 	}
 	for _, c := range lossy(t) {
@@ -229,7 +229,7 @@ func TestUnsuited(t *testing.T) {
 
 // In the steady state, neither end allocates, but for one library.
 func TestNoAllocations(t *testing.T) {
-	if codectest.Race {
+	if require.Race {
 		t.Skip("with -race, pools drop some of what is put into them")
 	}
 	const n = 5000

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 // FastSGD, Figure 3: with a largest delta of 232, so that M is 8, key 578's delta of 3 is 0011: flag 00 and 11 in two bits.
@@ -132,6 +134,7 @@ func TestAdaptiveChoosesTheShortest(t *testing.T) {
 
 // Keys drawn at random take at most 1.02 times their entropy in the best coding, however many of the integers are keys.
 func TestNearTheBernoulliBound(t *testing.T) {
+	require.OneGoroutine(t)
 	try := func(c Coding, keys []uint64, size uint64) {
 		bound := bernoulliBits(len(keys), size)
 		got := BitsPerKey(c, keys)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -149,7 +150,7 @@ func TestRisingKeys(t *testing.T) {
 
 // Once warm, coding allocates nothing, whether it pays or not.
 func TestNoAllocation(t *testing.T) {
-	if codectest.Race {
+	if require.Race {
 		t.Skip("the race detector makes pools forget")
 	}
 	levels(t, func(t *testing.T, c codecs.Codec) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -182,6 +183,7 @@ func TestSampleEstimates(t *testing.T) {
 
 // The obvious decision for a plane at level fast is the one by its bits, and most planes of dense gradients have one.
 func TestObvious(t *testing.T) {
+	require.OneGoroutine(t)
 	var s sample
 	obviousPlanes := 0
 	for _, k := range codectest.Kinds() {

@@ -9,12 +9,14 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // Weights that train, pulled at every step, shrink far more than by the codec alone. The difference of integers is the form
 // that is taken, at every step.
 func TestWeightsThatTrain(t *testing.T) {
+	require.OneGoroutine(t)
 	most := map[tensor.DType]float64{tensor.Float32: 0.78, tensor.Float16: 0.72, tensor.BFloat16: 0.58}
 	for _, by := range []struct{ rate, momentum float32 }{{0.01, 0}, {0.1, 0}, {0.01, 0.9}, {0.1, 0.9}} {
 		n := newNetwork()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -89,6 +90,7 @@ func largest(a, b []float64) (most float64) {
 // At every step both ends hold the same bits (send checks that), which are within the codec's bound for one step of the
 // value: over hundreds of steps, nothing adds up.
 func TestErrorIsThatOfOneStep(t *testing.T) {
+	require.OneGoroutine(t)
 	for _, c := range lossy {
 		for _, d := range floats {
 			t.Run(c.text+"/"+d.String(), func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/codectest/gradients"
 	"github.com/gradproxy/gradproxy/codecs/codectest/npy"
 	"github.com/gradproxy/gradproxy/integration/require"
@@ -54,6 +53,7 @@ func order0(y []float32) (bits, nonzero float64) {
 // With its scales, forms and models, an encoding is at most 1.05 times as long as the order-0 entropy of its ternary values:
 // of 65,536 and more of them, when at least 0.5 % are no zeros.
 func TestEntropyIsNearOrder0(t *testing.T) {
+	require.OneGoroutine(t)
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, seed))
 	for _, n := range []int{1 << 16, 1 << 18, 300000} {
@@ -84,7 +84,7 @@ func TestEntropyIsNearOrder0(t *testing.T) {
 // zeros, and at s = 1 at least 1.7 times shorter. Here on one or two recorded vectors each, over and over for 1,000 steps of error feedback,
 // of which the last 100 count: a residual that has grown, but no training.
 func TestEntropyOnGradients(t *testing.T) {
-	if testing.Short() || codectest.Race {
+	if testing.Short() || require.Race {
 		t.Skip("1,000 steps of eight tensors: not with -short, nor with -race, which is many times slower")
 	}
 	for _, g := range gradients.All() {
@@ -94,7 +94,7 @@ func TestEntropyOnGradients(t *testing.T) {
 
 // The same bars hold over the successive steps of whole trainings, all different; steps after the 100th count.
 func TestEntropyOverTrainings(t *testing.T) {
-	if testing.Short() || codectest.Race {
+	if testing.Short() || require.Race {
 		t.Skip("400 steps of eight tensors: not with -short, nor with -race, which is many times slower")
 	}
 	const block, warmUp, atLeast = 1 << 16, 100, 200

@@ -8,6 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -117,6 +118,7 @@ func TestMaximumIsPreserved(t *testing.T) {
 // Figure 3, steps 1, 2, a and b: the delivered value and the residual make the sum, bit for bit. The subtraction is exact,
 // since a value that is sent lies between M/2 and M. (No residual is ever -0, so the sum is not -0 either.)
 func TestResidualIsExact(t *testing.T) {
+	require.OneGoroutine(t)
 	const n = 4099
 	for _, s := range multipliers {
 		for _, k := range []codectest.Kind{codectest.Zeros, codectest.Constant, codectest.Gaussian, codectest.Heavy, codectest.Sparse, codectest.Rows, codectest.Finite} {
@@ -225,7 +227,7 @@ func TestOneEncodingServesEveryDecoder(t *testing.T) {
 // state, which takes the residuals more than a thousand steps to reach (sixty mislead by a factor of two). At s = 1.9 the
 // sizes still grow: after 5,000 steps the ratios are 161 and 195.
 func TestTable2Bracket(t *testing.T) {
-	if testing.Short() || codectest.Race {
+	if testing.Short() || require.Race {
 		t.Skip("2,000 steps of eight tensors: not with -short, nor with -race, which is forty times slower")
 	}
 	const n, warmUp, measured, seed = 36864, 1500, 500, 7

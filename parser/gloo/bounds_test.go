@@ -5,13 +5,14 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 )
 
 // Whatever ops come, in whatever number, memory is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	ops := 60_000
-	if raced {
+	if require.Race {
 		ops = 20_000
 	}
 	for name, op := range map[string]func(rnd *rand.Rand, i int) []byte{

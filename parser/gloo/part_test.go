@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -21,6 +22,7 @@ func segmentOf(m *gloosim.Message, ranks int) int {
 // A proxy sees what comes back of what its rank has put into a sum: a result has the Part of the message that had the same segment of the same
 // all-reduce. Among two ranks the results of all messages pass, among more all but those of one rank's segments.
 func TestPartsAreOfOneSegment(t *testing.T) {
+	require.OneGoroutine(t)
 	g, f32 := gloosim.Gradients, tensor.Float32
 	jax := repeatSteps(6, func(s int) []gloosim.Call {
 		return []gloosim.Call{g("w0", s, 11264, f32), g("b0", s, 176, f32), g("w1", s, 30976, f32), g("b2", s, 3, f32), g("loss", s, 1, f32)}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
@@ -112,9 +113,10 @@ func provable() map[string][]gloosim.Call {
 // With the process's calls, whatever has a bucket's size and looks like gradients, but is summed by somebody else, travels
 // exactly; and all gradients may lose something from the third step on, each under a key that it keeps.
 func TestCallsTellGradients(t *testing.T) {
+	require.OneGoroutine(t)
 	for name, calls := range provable() {
 		for _, ranks := range []int{2, 3, 4} {
-			if raced && ranks > 2 {
+			if require.Race && ranks > 2 {
 				continue
 			}
 			for seed, known := range []int{0, ranks} { // whether the group's construction was seen
@@ -393,6 +395,7 @@ func TestOtherGroups(t *testing.T) {
 // While nobody answers nothing is proved, for as many all-reduces as that may last, and afterwards gradients are proved again, each under the key that it had. The
 // user's word does not count meanwhile.
 func TestUnansweredCalls(t *testing.T) {
+	require.OneGoroutine(t)
 	for name, calls := range provable() {
 		steps := calls[len(calls)-1].Step + 1
 		for _, w := range []struct{ begin, end, from int }{{4, steps - 2, 2}, {1, 3, 3 + 2}} {
@@ -610,12 +613,9 @@ func TestOneBucketOfAStaticGraph(t *testing.T) {
 
 // The far parser is not asked, and each cut of a stream has the same classes.
 func TestConformanceOfProof(t *testing.T) {
+	require.OneGoroutine(t)
 	jobs := provable()
-	names := []string{"weights every 5 steps", "unused parameters", "two buckets of bfloat16"}
-	if raced {
-		names = names[:1]
-	}
-	for _, name := range names {
+	for _, name := range []string{"weights every 5 steps", "unused parameters", "two buckets of bfloat16"} {
 		calls := callsOf(jobs[name], 2)
 		x := exchange(gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, FirstID: true, Calls: jobs[name][:min(30, len(jobs[name]))]}))
 		for _, own := range []parser.Side{parser.Client, parser.Server} {
@@ -675,6 +675,7 @@ func FuzzProof(f *testing.F) {
 
 // Calls of other groups that come and go, and calls that are forgotten, cost proofs and make none.
 func TestNoisyCallsMakeNoGradients(t *testing.T) {
+	require.OneGoroutine(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -13,6 +14,7 @@ import (
 // phase 1 although they were phase 2.
 // Nothing shows it until it has ended; then the verdict is taken back with an error.
 func TestTakesBackAFalsePhase(t *testing.T) {
+	require.OneGoroutine(t)
 	const long, short = 7 << 18, 7 << 17 // elements: 8 and 4 segments of 917,504 bytes among 2 ranks
 	calls := repeatSteps(40, func(s int) []gloosim.Call {
 		switch {

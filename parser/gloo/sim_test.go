@@ -323,14 +323,14 @@ func exactly(calls []gloosim.Call, name string) []gloosim.Call {
 func TestRolesOfSimulatedJobs(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			if raced && (s.large || s.ranks > 2) {
+			if require.Race && (s.large || s.ranks > 2) {
 				t.Skip("needs a build without the race detector, under which these jobs of one goroutine take a minute")
 			}
 			if s.large {
 				require.Long(t)
 			}
 			seeds := uint64(2)
-			if s.large || raced {
+			if s.large || require.Race {
 				seeds = 1
 			}
 			for seed := range seeds {
@@ -358,6 +358,7 @@ func TestRolesOfSimulatedJobs(t *testing.T) {
 // A job of FSDP some of whose steps have another sum is coded from its third step on, and each tensor keeps its key: all other collectives are the
 // same in each step, which they would not be in one step of several equal layers.
 func TestSumsInSomeSteps(t *testing.T) {
+	require.OneGoroutine(t)
 	const steps, ranks = 24, 2
 	sum := func(s int) []gloosim.Call { return []gloosim.Call{gloosim.Ints("hits", s, 3100, tensor.Int64)} }
 	// As torch.distributed.all_gather_object does, of objects of changing size.
@@ -407,6 +408,7 @@ func TestSumsInSomeSteps(t *testing.T) {
 // The all-reduces of three equal layers and something after them are like those of three steps, where the last step has another sum. Each layer has a key of its own, where
 // the weights of all are gathered at first, as by FSDP, and where each are gathered once they are new.
 func TestEqualLayersHaveKeysOfTheirOwn(t *testing.T) {
+	require.OneGoroutine(t)
 	const steps, layers, ranks = 12, 3, 2
 	sizes := []int{6000, 18_000, 3000}
 	layer := func(s, layer int, gathers bool) (c []gloosim.Call) {

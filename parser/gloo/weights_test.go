@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -40,6 +41,7 @@ func TestWeightsAreHeld(t *testing.T) {
 // In a job whose user says that all sums are gradients, messages of a sum of the model's size have their places in the weights that were broadcast: one of them is
 // right, and only weights are alike there. Without the user's word nothing is sampled.
 func TestPlacesInTheFirstWeights(t *testing.T) {
+	require.OneGoroutine(t)
 	const elements, buffers = 64*300 + 300 + 300*64 + 64, 1200
 	shapes := [][]int64{{64, 300}, {300}, {300, 64}, {64}}
 	ddp := gloosim.DDP{Shapes: shapes, DType: tensor.Float32, Steps: 12, Buckets: [][]int{{3, 2, 1, 0}}, Buffers: buffers}

@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 	codeclist "github.com/gradproxy/gradproxy/codecs/all"
-	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/estimate"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -55,7 +55,7 @@ func record(t *testing.T, steps, hidden int) (all [][][]byte) {
 // is sampled: values count once the residual has settled, as it has on the path. Where the guard acts the trial says so, and no number: on the path it acts for longer and
 // longer.
 func TestTrialsPredictThePath(t *testing.T) {
-	if codectest.Race {
+	if require.Race {
 		t.Skip("needs a build without the race detector, under which it takes half a minute")
 	}
 	recorded := record(t, 450, 1100)

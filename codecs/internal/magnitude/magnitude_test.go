@@ -9,6 +9,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
@@ -74,6 +75,7 @@ func TestTop(t *testing.T) {
 
 // Near selects about as many values as asked for, by a threshold: no value that it leaves is larger than one that it takes.
 func TestNear(t *testing.T) {
+	require.OneGoroutine(t)
 	const n = 1 << 18
 	for _, kind := range []codectest.Kind{codectest.Gaussian, codectest.Heavy, codectest.Sparse, codectest.Rows} {
 		x := make([]float32, n)
@@ -179,6 +181,7 @@ func FuzzSelect(f *testing.F) {
 
 // Of many values Kth guesses from some, which may be unlike the others.
 func TestKthOfMany(t *testing.T) {
+	require.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(8, 8))
 	fill := func(n int, f func(i int) float32) []float32 {
 		x := make([]float32, n)

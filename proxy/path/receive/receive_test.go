@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/coder"
@@ -488,7 +488,7 @@ func TestSmallBlocksAllocateNothing(t *testing.T) {
 		}
 	}
 	most := blocks / 4.0
-	if codectest.Race { // sync.Pool drops some of its values then
+	if require.Race { // sync.Pool drops some of its values then
 		most = 2 * blocks
 	}
 	if all := testing.AllocsPerRun(20, receive); all > most {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
@@ -34,7 +34,7 @@ func TestSmallBlocksAllocateNothing(t *testing.T) {
 		}
 	})
 	most := blocks / 4.0
-	if codectest.Race { // sync.Pool drops some of its values then
+	if require.Race { // sync.Pool drops some of its values then
 		most = blocks
 	}
 	if all > most {

@@ -27,7 +27,6 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
-	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/integration/promtest"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
@@ -170,7 +169,7 @@ func trainPair(ctx context.Context, t *testing.T, listener net.Listener, address
 // Every expression of the dashboards, the rules and the alerts has a value where two proxies carry a job that may lose something, and the numbers of
 // Prometheus are those of the links.
 func TestExpressionsHaveValues(t *testing.T) {
-	if codectest.Race {
+	if require.Race {
 		t.Skip("needs a build without the race detector: its job must be fast enough for rates over a minute")
 	}
 	t.Parallel()

@@ -1,6 +1,6 @@
 //go:build !race
 
-package codectest
+package require
 
 // Race reports whether the race detector is on.
 const Race = false

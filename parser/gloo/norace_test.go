@@ -1,5 +1,0 @@
-//go:build !race
-
-package gloo
-
-const raced = false
