@@ -2,19 +2,30 @@ package tunnel
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/binary"
 	"io"
+	"math/rand/v2"
 	"net"
-	"slices"
+	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/proxy/internal/attacktest"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
-// An attack goes on until ctx ends, and returns how often it was tried. tokyo is at address; mallory is a peer of tokyo with a certificate.
-type attack func(ctx context.Context, address string, paris, mallory *Endpoint) int
+func TestMain(m *testing.M) {
+	attacktest.Main(map[string]attacktest.Attack{
+		"silent": silentConns, "silent-many": silentConnsOfMany, "hellos-many": hellosOfMany, "resets": resetOpenings,
+		"garbage": garbageHandshakes, "forged-clear": forgedInClear, "forged-keyed": forgedUnderKey,
+	})
+	os.Exit(m.Run())
+}
 
 // every calls f so many times a second, each time on a goroutine of its own, until ctx ends, and returns the number of calls.
 func every(ctx context.Context, rate int, f func()) (n int) {
@@ -30,49 +41,81 @@ func every(ctx context.Context, rate int, f func()) (n int) {
 	return n
 }
 
-// silentConns are half-open handshakes over TCP.
-func silentConns(ctx context.Context, address string, _, _ *Endpoint) int {
+// silentConns are half-open handshakes over TCP with the address args[0].
+func silentConns(ctx context.Context, ready func(), args ...string) (int, error) {
+	ready()
 	return every(ctx, 1000, func() {
-		if c, err := net.Dial("tcp", address); err == nil {
+		if c, err := net.Dial("tcp", args[0]); err == nil {
 			c.SetReadDeadline(time.Now().Add(time.Second))
 			io.Copy(io.Discard, c)
 			c.Close()
 		}
-	})
+	}), nil
 }
 
 // silentConnsOfMany are half-open handshakes over TCP from 200 addresses, so that no source has many.
-func silentConnsOfMany(ctx context.Context, address string, _, _ *Endpoint) int {
+func silentConnsOfMany(ctx context.Context, ready func(), args ...string) (int, error) {
+	return ofMany(ctx, ready, args[0], nil)
+}
+
+// hellosOfMany are the same, but each connection says the first message of a handshake of TLS.
+func hellosOfMany(ctx context.Context, ready func(), args ...string) (int, error) {
+	mine, theirs := net.Pipe()
+	go tls.Client(mine, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocolName}}).Handshake()
+	hello := make([]byte, 16<<10)
+	n, err := theirs.Read(hello) // a Pipe brings what one write holds, and this is one
+	theirs.Close()
+	if err != nil {
+		return 0, err
+	}
+	return ofMany(ctx, ready, args[0], hello[:n])
+}
+
+// ofMany dials an address 2,500 times a second from 200 addresses, and writes the same words on each connection.
+func ofMany(ctx context.Context, ready func(), address string, words []byte) (int, error) {
+	ready()
 	var number atomic.Uint32
 	return every(ctx, 2500, func() {
 		n := number.Add(1) % 200
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 9, byte(1+n))}}
 		if c, err := d.Dial("tcp", address); err == nil {
+			c.Write(words)
 			c.SetReadDeadline(time.Now().Add(time.Second))
 			io.Copy(io.Discard, c)
 			c.(*net.TCPConn).SetLinger(0) // no port stays taken
 			c.Close()
 		}
-	})
+	}), nil
 }
 
-// resetOpenings are streams that a peer opens and resets at once.
-func resetOpenings(ctx context.Context, _ string, _, mallory *Endpoint) int {
+// resetOpenings are streams that a peer opens and resets at once. args are the address and the files of its identity.
+func resetOpenings(ctx context.Context, ready func(), args ...string) (int, error) {
+	mallory, err := New(Config{Name: "mallory", Identity: Identity{Cert: args[1], Key: args[2], CA: args[3]},
+		Peers: []Peer{{Name: "tokyo", ID: "spiffe://lab/tokyo", Dial: args[0]}}})
+	if err != nil {
+		return 0, err
+	}
+	defer mallory.Close()
+	for mallory.Stats()[0].Carriers < 2 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	ready()
 	return every(ctx, 5000, func() {
 		soon, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if s, err := mallory.Open(soon, "tokyo", nil); err == nil {
 			s.Reset(1)
 		}
-	})
+	}), nil
 }
 
 // garbageHandshakes are handshakes over UDP whose messages never become whole.
-func garbageHandshakes(ctx context.Context, address string, _, _ *Endpoint) int {
+func garbageHandshakes(ctx context.Context, ready func(), args ...string) (int, error) {
+	ready()
 	return every(ctx, 200, func() {
 		soon, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		c, err := udp.Dial(soon, address)
+		c, err := udp.Dial(soon, args[0])
 		if err != nil {
 			return
 		}
@@ -80,112 +123,113 @@ func garbageHandshakes(ctx context.Context, address string, _, _ *Endpoint) int 
 		for i := range uint64(100) {
 			c.Write(plaintext(22, i, handshakePiece(i+1, 1000)...))
 		}
+	}), nil
+}
+
+// forgedInClear are alerts and handshake messages in clear with the honest peer's address args[0] as their source.
+func forgedInClear(ctx context.Context, ready func(), args ...string) (int, error) {
+	return forge(ctx, ready, args, func(n uint64) []byte {
+		if n%2 == 0 {
+			return plaintext(21, n, 1, 0)
+		}
+		return plaintext(22, n, make([]byte, 12*90)...)
 	})
 }
 
-// forgedDatagrams are alerts and empty handshake messages in clear with the honest peer's addresses.
-func forgedDatagrams(ctx context.Context, _ string, paris, _ *Endpoint) int {
-	s := paris.list()[0].session()
-	s.mu.Lock()
-	below := s.carriers[0].link.(*dtlsLink).mover.(*udp.Conn)
-	s.mu.Unlock()
-	return forge(ctx, below)
-}
-
-// astrayDatagrams are as many datagrams to a socket that nobody reads: the loss by them is the work of the sender and the kernel.
-func astrayDatagrams(ctx context.Context, _ string, _, _ *Endpoint) int {
-	sink, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return 0
-	}
-	defer sink.Close()
-	c, err := net.Dial("udp", sink.LocalAddr().String())
-	if err != nil {
-		return 0
-	}
-	defer c.Close()
-	return forge(ctx, c)
-}
-
-// forge writes the datagrams of forgedDatagrams.
-func forge(ctx context.Context, below net.Conn) int {
-	number := uint64(1000)
-	var mu sync.Mutex
-	return every(ctx, 20000, func() {
-		mu.Lock()
-		number++
-		n := number
-		mu.Unlock()
-		below.Write(plaintext(21, n, 1, 0))
-		below.Write(plaintext(22, n, make([]byte, 12*90)...))
+// forgedUnderKey are records of 1,200 bytes that look like those of the honest peer, with numbers that nobody who sees no datagram can do better
+// than to guess.
+func forgedUnderKey(ctx context.Context, ready func(), args ...string) (int, error) {
+	return forge(ctx, ready, args, func(uint64) []byte {
+		d := plaintext(dtlsData, dataEpoch<<48|rand.Uint64N(maxSealed), make([]byte, 1200)...)
+		return d
 	})
 }
 
-// BenchmarkUnderAttack measures an honest peer's rate and latency while another peer attacks, or a host without a certificate, as ratios to
-// the mean of the times before and after: medians of all rounds. Attackers and attacked share the machine, so part of the loss is the work of the
-// attackers. Run it with -benchtime 5x.
+// forge writes 40,000 datagrams a second from the address args[0] to args[1], by a raw socket.
+func forge(ctx context.Context, ready func(), args []string, datagram func(n uint64) []byte) (int, error) {
+	from, to := netip.MustParseAddrPort(args[0]), netip.MustParseAddrPort(args[1])
+	raw, err := net.Dial("ip4:udp", to.Addr().String())
+	if err != nil {
+		return 0, err
+	}
+	defer raw.Close()
+	ready()
+	var number atomic.Uint64
+	return every(ctx, 40000, func() {
+		d := datagram(number.Add(1))
+		b := binary.BigEndian.AppendUint16(nil, from.Port())
+		b = binary.BigEndian.AppendUint16(b, to.Port())
+		b = binary.BigEndian.AppendUint16(b, uint16(8+len(d)))
+		b = append(b, 0, 0) // no checksum
+		raw.Write(append(b, d...))
+	}), nil
+}
+
+// A besiegedSite is tokyo with an honest peer, paris.
+type besiegedSite struct {
+	id      func(name string) Identity
+	address string // of tokyo
+	paris   *Endpoint
+}
+
+// besiegedOver starts both sites.
+func besiegedOver(b *testing.B, carrier string) *besiegedSite {
+	s := &besiegedSite{id: identities(b, "tokyo", "paris", "mallory")}
+	ln, err := Listen(carrier, "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.address = ln.Addr().String()
+	start := func(name string, peers ...Peer) *Endpoint {
+		e, err := New(Config{Name: name, Carrier: carrier, Identity: s.id(name), Peers: peers, Accept: echo})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { e.Close() })
+		return e
+	}
+	tokyo := start("tokyo", Peer{Name: "paris", ID: "spiffe://lab/paris"}, Peer{Name: "mallory", ID: "spiffe://lab/mallory"})
+	go tokyo.Serve(ln)
+	s.paris = start("paris", Peer{Name: "tokyo", ID: "spiffe://lab/tokyo", Dial: s.address})
+	waitUp(b, s.paris, 2)
+	return s
+}
+
+// source returns the address of one of paris's carriers over datagrams.
+func (s *besiegedSite) source() string {
+	now := s.paris.list()[0].session()
+	now.mu.Lock()
+	defer now.mu.Unlock()
+	return now.carriers[0].link.(*dtlsLink).mover.(*udp.Conn).LocalAddr().String()
+}
+
+// BenchmarkUnderAttack measures an honest peer while a host without a certificate attacks, or another peer: see attacktest.Rounds. Run it with -benchtime 5x.
 func BenchmarkUnderAttack(b *testing.B) {
-	for _, c := range []struct {
-		name, carrier string
-		attack        attack
-	}{
-		{"tls, half-open handshakes", CarrierTLS, silentConns},
-		{"tls, half-open handshakes from 200 addresses", CarrierTLS, silentConnsOfMany},
-		{"tls, openings that are reset", CarrierTLS, resetOpenings},
-		{"dtls, handshakes of garbage", CarrierDTLS, garbageHandshakes},
-		{"dtls, forged datagrams", CarrierDTLS, forgedDatagrams},
-		{"dtls, as many datagrams to nobody", CarrierDTLS, astrayDatagrams},
+	for _, c := range []struct{ name, carrier, attack string }{
+		{"tls, half-open handshakes", CarrierTLS, "silent"},
+		{"tls, half-open handshakes from 200 addresses", CarrierTLS, "silent-many"},
+		{"tls, first messages from 200 addresses", CarrierTLS, "hellos-many"},
+		{"tls, openings that are reset", CarrierTLS, "resets"},
+		{"dtls, handshakes of garbage", CarrierDTLS, "garbage"},
+		{"dtls, forged datagrams in clear", CarrierDTLS, "forged-clear"},
+		{"dtls, forged datagrams under key", CarrierDTLS, "forged-keyed"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			id := identities(b, "tokyo", "paris", "mallory")
-			ln, err := Listen(c.carrier, "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
+			s := besiegedOver(b, c.carrier)
+			mallory := s.id("mallory")
+			args := []string{s.address, mallory.Cert, mallory.Key, mallory.CA}
+			if c.attack == "forged-clear" || c.attack == "forged-keyed" {
+				require.Root(b)
+				args = []string{s.source(), s.address}
 			}
-			start := func(name string, peers ...Peer) *Endpoint {
-				e, err := New(Config{Name: name, Carrier: c.carrier, Identity: id(name), Peers: peers, Accept: echo})
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.Cleanup(func() { e.Close() })
-				return e
-			}
-			tokyo := start("tokyo", Peer{Name: "paris", ID: "spiffe://lab/paris"}, Peer{Name: "mallory", ID: "spiffe://lab/mallory"})
-			go tokyo.Serve(ln)
-			address := ln.Addr().String()
-			paris := start("paris", Peer{Name: "tokyo", ID: "spiffe://lab/tokyo", Dial: address})
-			mallory := start("mallory", Peer{Name: "tokyo", ID: "spiffe://lab/tokyo", Dial: address})
-			waitUp(b, paris, 2)
-			waitUp(b, mallory, 2)
-			var rates, latencies, slow, tries []float64
-			rate, latency := honest(b, paris)
-			for b.Loop() {
-				ctx, stop := context.WithCancel(context.Background())
-				var wg sync.WaitGroup
-				n, began := 0, time.Now()
-				wg.Go(func() { n = c.attack(ctx, address, paris, mallory) })
-				time.Sleep(300 * time.Millisecond)
-				under, late := honest(b, paris)
-				stop()
-				lasted := time.Since(began).Seconds()
-				wg.Wait()
-				after, quick := honest(b, paris)
-				rates = append(rates, 2*under/(rate+after))
-				latencies = append(latencies, 2*late.Seconds()/(latency+quick).Seconds())
-				slow, tries = append(slow, late.Seconds()*1e6), append(tries, float64(n)/lasted)
-				rate, latency = after, quick
-			}
-			for name, list := range map[string][]float64{"rate-ratio": rates, "latency-ratio": latencies, "latency-µs": slow, "tries/s": tries} {
-				slices.Sort(list)
-				b.ReportMetric(list[len(list)/2], name)
-			}
-			b.ReportMetric(0, "ns/op")
+			attacktest.Rounds(b, func() *attacktest.Process { return attacktest.Start(b, c.attack, args...) },
+				func() attacktest.Honest { return honest(b, s.paris) })
 		})
 	}
 }
 
 // honest returns the rate in bytes per second at which a peer's bytes come back, and the mean of round trips of 64 bytes: a median does not see bursts.
-func honest(b *testing.B, e *Endpoint) (rate float64, latency time.Duration) {
+func honest(b *testing.B, e *Endpoint) attacktest.Honest {
 	open := func() *Stream {
 		s, err := e.Open(context.Background(), "tokyo", nil)
 		if err != nil {
@@ -195,7 +239,7 @@ func honest(b *testing.B, e *Endpoint) (rate float64, latency time.Duration) {
 	}
 	s := open()
 	began := time.Now()
-	end := began.Add(1500 * time.Millisecond)
+	end := began.Add(800 * time.Millisecond)
 	go func() {
 		block := make([]byte, 256<<10)
 		for time.Now().Before(end) {
@@ -209,13 +253,13 @@ func honest(b *testing.B, e *Endpoint) (rate float64, latency time.Duration) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	rate = float64(n) / time.Since(began).Seconds()
+	rate := float64(n) / time.Since(began).Seconds()
 	s.Close()
 	s = open()
 	defer s.Close()
 	trips := 0
 	word := make([]byte, 64)
-	for began = time.Now(); time.Since(began) < time.Second; trips++ {
+	for began = time.Now(); time.Since(began) < 400*time.Millisecond; trips++ {
 		if _, err := s.Write(word); err != nil {
 			b.Fatal(err)
 		}
@@ -223,7 +267,7 @@ func honest(b *testing.B, e *Endpoint) (rate float64, latency time.Duration) {
 			b.Fatal(err)
 		}
 	}
-	latency = time.Since(began) / time.Duration(trips)
+	latency := time.Since(began) / time.Duration(trips)
 	s.CloseWrite()
-	return rate, latency
+	return attacktest.Honest{Rate: rate, Latency: latency}
 }
