@@ -50,9 +50,7 @@ func (e *Endpoint) welcome(raw net.Conn) {
 	if e.transport.Datagrams(raw) {
 		limit, half = min(limit, maxHalfOpenDatagrams), &e.halfOpenDatagrams
 	}
-	leave := half.enter(raw, limit)
-	p, err := e.answer(e.ctx, raw)
-	leave()
+	p, err := e.attend(raw, half, limit)
 	if err == nil {
 		half.prove(raw)
 		return
@@ -67,4 +65,31 @@ func (e *Endpoint) welcome(raw net.Conn) {
 		again := errors.As(err, &rival) && p.warned(p.session())
 		e.carrierFailed(name, fmt.Errorf("tunnel: carrier from %v: %w", raw.RemoteAddr(), err), again)
 	}
+}
+
+// attend has a connection wait among the half-open ones for its turn, and answers it.
+func (e *Endpoint) attend(raw net.Conn, half *halfOpen, limit int) (*peer, error) {
+	w := half.enter(raw, limit)
+	defer half.leave(w)
+	stop := boundHandshake(e.ctx, raw)
+	err := awaitFirst(raw)
+	stop()
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the first byte: %w", err)
+	}
+	if err := half.turn(e.ctx, w); err != nil {
+		return nil, err
+	}
+	return e.answer(e.ctx, raw)
+}
+
+// An awaiter is a connection that can wait for its first byte without taking it. The methods of a net.Conn that end a Read end its wait.
+type awaiter interface{ awaitFirst() error }
+
+// awaitFirst waits for the first byte of a connection, and leaves it there. It does not wait where the connection cannot.
+func awaitFirst(conn net.Conn) error {
+	if c, ok := conn.(awaiter); ok {
+		return c.awaitFirst()
+	}
+	return peekFirst(conn)
 }

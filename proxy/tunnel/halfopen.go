@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"context"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -17,94 +18,151 @@ const (
 	maxProved         = 256 // sources from which peers have come, the last ones
 )
 
-// halfOpen are the accepted connections whose handshake is not over, oldest first.
+// halfOpen are the accepted connections whose handshake is not over. The time that one takes here does not grow with their number.
 type halfOpen struct {
-	mu     sync.Mutex
-	conns  []waiting
-	many   map[netip.Addr]int    // of conns, by source
-	proved map[netip.Addr]uint64 // sources of peers whose handshakes succeeded, and the number of the last success
-	proofs uint64                // successes
+	mu      sync.Mutex
+	n       int // connections
+	sources map[netip.Addr]*source
+	ranks   [2][maxHalfOpenSource + 1][]*source // of sources, by proved and the number of connections
+	proved  map[netip.Addr]uint64               // sources of peers whose handshakes succeeded, and the number of the last success
+	proofs  uint64                              // successes
+	turns   [2]turns                            // of their handshakes, by proved
 }
 
+// A source has connections under way.
+type source struct {
+	address netip.Addr
+	proved  int        // 1: a peer has come from it before
+	conns   []*waiting // oldest first
+	at      int        // index in its rank
+}
+
+// A waiting is a connection whose handshake is not over.
 type waiting struct {
 	conn   net.Conn
-	source netip.Addr
+	source *source
+	gone   chan struct{} // closed when it is taken out
 }
 
-// enter adds conn, ending another if there are limit already, or too many of its source; leave takes it out.
-func (h *halfOpen) enter(conn net.Conn, limit int) (leave func()) {
-	source := sourceOf(conn.RemoteAddr())
+// enter adds conn, ending another if there are limit already, or too many of its source. The caller must leave.
+func (h *halfOpen) enter(conn net.Conn, limit int) *waiting {
+	address := sourceOf(conn.RemoteAddr())
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s := h.sources[address]
 	switch {
-	case h.many[source] >= maxHalfOpenSource:
-		h.endOldest(source)
-	case len(h.conns) >= limit:
+	case s != nil && len(s.conns) >= maxHalfOpenSource:
+		h.endOldest(s)
+	case h.n >= limit:
 		h.endOldest(h.largest())
 	}
-	if h.many == nil {
-		h.many = map[netip.Addr]int{}
-	}
-	h.conns = append(h.conns, waiting{conn, source})
-	h.many[source]++
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if i := slices.IndexFunc(h.conns, func(w waiting) bool { return w.conn == conn }); i >= 0 {
-			h.drop(i)
+	if s = h.sources[address]; s == nil {
+		s = &source{address: address}
+		if h.proved[address] > 0 {
+			s.proved = 1
 		}
+		if h.sources == nil {
+			h.sources = map[netip.Addr]*source{}
+		}
+		h.sources[address] = s
+		h.rank(s)
 	}
+	w := &waiting{conn: conn, source: s, gone: make(chan struct{})}
+	h.unrank(s)
+	s.conns = append(s.conns, w)
+	h.rank(s)
+	h.n++
+	return w
 }
 
-// drop takes out a connection. mu is held.
-func (h *halfOpen) drop(i int) {
-	source := h.conns[i].source
-	if h.many[source]--; h.many[source] == 0 {
-		delete(h.many, source)
-	}
-	h.conns = slices.Delete(h.conns, i, i+1)
+// turn waits until the handshake of a connection may begin.
+func (h *halfOpen) turn(ctx context.Context, w *waiting) error {
+	h.mu.Lock()
+	proved := w.source.proved
+	h.mu.Unlock()
+	return h.turns[proved].wait(ctx, w.source.address, w.gone)
 }
 
-// largest returns a source that has most handshakes, of those from which no peer has come if there is one. mu is held.
-func (h *halfOpen) largest() (source netip.Addr) {
-	most, equal := -1, 0
-	for s, n := range h.many {
-		if h.proved[s] > 0 {
-			n -= maxHalfOpenSource
-		}
-		switch {
-		case n > most || equal == 0:
-			source, most, equal = s, n, 1
-		case n == most:
-			if equal++; rand.IntN(equal) == 0 {
-				source = s
+// leave takes a connection out.
+func (h *halfOpen) leave(w *waiting) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(w)
+}
+
+// drop is leave. mu is held.
+func (h *halfOpen) drop(w *waiting) {
+	s := w.source
+	i := slices.Index(s.conns, w)
+	if i < 0 {
+		return
+	}
+	h.unrank(s)
+	s.conns = slices.Delete(s.conns, i, i+1)
+	h.n--
+	close(w.gone)
+	if len(s.conns) == 0 {
+		delete(h.sources, s.address)
+		return
+	}
+	h.rank(s)
+}
+
+// rank puts a source in its rank. mu is held.
+func (h *halfOpen) rank(s *source) {
+	r := &h.ranks[s.proved][len(s.conns)]
+	s.at = len(*r)
+	*r = append(*r, s)
+}
+
+// unrank takes a source out of its rank. mu is held.
+func (h *halfOpen) unrank(s *source) {
+	r := &h.ranks[s.proved][len(s.conns)]
+	last := len(*r) - 1
+	moved := (*r)[last]
+	(*r)[s.at], moved.at = moved, s.at
+	(*r)[last] = nil
+	*r = (*r)[:last]
+}
+
+// largest returns a source that has most handshakes, of those from which no peer has come if there is one. There is a connection, and mu is held.
+func (h *halfOpen) largest() *source {
+	for proved := range h.ranks {
+		for n := maxHalfOpenSource; n > 0; n-- {
+			if r := h.ranks[proved][n]; len(r) > 0 {
+				return r[rand.IntN(len(r))]
 			}
 		}
 	}
-	return source
+	panic("tunnel: no handshake is under way")
 }
 
-// endOldest ends the oldest handshake of a source that has one. mu is held.
-func (h *halfOpen) endOldest(source netip.Addr) {
-	i := slices.IndexFunc(h.conns, func(w waiting) bool { return w.source == source })
-	h.conns[i].conn.Close()
-	h.drop(i)
+// endOldest ends the oldest handshake of a source. mu is held.
+func (h *halfOpen) endOldest(s *source) {
+	w := s.conns[0]
+	w.conn.Close()
+	h.drop(w)
 }
 
 // prove notes that a peer has come from conn's source.
 func (h *halfOpen) prove(conn net.Conn) {
-	source := sourceOf(conn.RemoteAddr())
+	address := sourceOf(conn.RemoteAddr())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.proved == nil {
 		h.proved = map[netip.Addr]uint64{}
 	}
 	h.proofs++
-	h.proved[source] = h.proofs
+	h.proved[address] = h.proofs
+	if s := h.sources[address]; s != nil && s.proved == 0 {
+		h.unrank(s)
+		s.proved = 1
+		h.rank(s)
+	}
 	if len(h.proved) <= maxProved {
 		return
 	}
-	oldest := source
+	oldest := address
 	for s, n := range h.proved {
 		if n < h.proved[oldest] {
 			oldest = s

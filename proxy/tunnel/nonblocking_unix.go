@@ -3,6 +3,7 @@
 package tunnel
 
 import (
+	"io"
 	"net"
 	"syscall"
 )
@@ -32,4 +33,33 @@ func nonBlocking(conn net.Conn) func(p []byte) (int, error) {
 		}
 		return n, err
 	}
+}
+
+// peekFirst waits for the first byte of a stream, and leaves it in the socket. Of another connection it returns at once.
+func peekFirst(conn net.Conn) error {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var n int
+	var first [1]byte
+	e := raw.Read(func(fd uintptr) bool {
+		for {
+			n, _, err = syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK)
+			if err != syscall.EINTR {
+				return err != syscall.EAGAIN
+			}
+		}
+	})
+	switch {
+	case e != nil:
+		return e
+	case err == nil && n == 0:
+		return io.EOF
+	}
+	return err
 }
