@@ -58,10 +58,31 @@ func (g *recordGate) openBy(o *opener, take func([]packetCame)) {
 	defer g.mu.Unlock()
 	early := g.early
 	g.open, g.take, g.early = o, take, nil
+	if g.Conn != nil {
+		g.Conn.SetFilter(func(d []byte) bool { return g.worth(o, d) })
+	}
 	for _, r := range early {
 		g.data(r.data, r.mark)
 	}
 	g.handOn()
+}
+
+// worth reports whether a datagram may hold a record that passes, by what lies in clear. It may be called at any time.
+func (g *recordGate) worth(o *opener, b []byte) bool {
+	if !g.settled.Load() {
+		return true
+	}
+	for len(b) >= dtlsHeader {
+		length := dtlsHeader + int(binary.BigEndian.Uint16(b[recordLengthAt:]))
+		if length > len(b) {
+			return false
+		}
+		if (b[0] == dtlsData || b[0] == dtlsAlert) && o.plausible(b[:length]) {
+			return true
+		}
+		b = b[length:]
+	}
+	return false
 }
 
 // Read returns the records for pion of the next datagram that has some.
@@ -118,6 +139,9 @@ func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 			continue
 		}
 		if !g.passes(r[0], keyed) || length > len(p)-n {
+			continue
+		}
+		if settled && g.open != nil && !g.open.authentic(r) { // pion takes longer to find that out
 			continue
 		}
 		if !settled && r[0] == dtlsHandshake {

@@ -438,3 +438,54 @@ func TestRoomIsShared(t *testing.T) {
 		t.Errorf("it has %d bytes where %d are free", got, r.size-links[1])
 	}
 }
+
+// TestForgedRecordsAreFewDecrypted: of records with a number that the other end cannot have reached, or not any more, or that are otherwise impossible, none is
+// decrypted, and none needs to leave the place where it arrives. One with a likely number is decrypted once, whatever it is.
+func TestForgedRecordsAreFewDecrypted(t *testing.T) {
+	g, seal, came := gated(t)
+	seal.next = 3 * maxAhead / 2 // a carrier that has been up for a while, of which the last records were lost
+	g.open.next.Store(maxAhead)
+	g.open.came.next = maxAhead
+	p := make([]byte, 2000)
+	give := func(kind byte, word uint64, n int) (worth bool, decrypted uint64) {
+		b := plaintext(kind, 0, make([]byte, n)...)
+		binary.BigEndian.PutUint64(b[epochAt:], word)
+		before := g.open.refused()
+		worth = g.worth(g.open, b)
+		if n, err := g.admit(p, b, 0); n != 0 || err != nil {
+			t.Fatalf("%d bytes of a forged record pass, %v", n, err)
+		}
+		return worth, g.open.refused() - before
+	}
+	const epoch, now = dataEpoch << 48, maxAhead
+	for _, kind := range []byte{dtlsData, dtlsAlert} {
+		for name, forged := range map[string]struct {
+			word  uint64
+			bytes int
+		}{
+			"too old": {epoch | now - dtlsReplayWindow - 1, 1000}, "too new": {epoch | now + maxAhead, 1000}, "the largest": {epoch | 1<<48 - 1, 1000},
+			"in clear": {now, 1000}, "next epoch": {2*epoch | now, 1000}, "no tag": {epoch | now, suiteTag - 1},
+		} {
+			if worth, n := give(kind, forged.word, forged.bytes); worth || n != 0 {
+				t.Errorf("%s, kind %d: worth %v, and %d were decrypted", name, kind, worth, n)
+			}
+		}
+		if worth, n := give(kind, epoch|now+5, 1000); !worth || n != 1 {
+			t.Errorf("a likely record of kind %d: worth %v, and %d were decrypted", kind, worth, n)
+		}
+	}
+	g.open.next.Store(maxSealed - 5)
+	if worth, n := give(dtlsData, epoch|maxSealed, 1000); worth || n != 0 {
+		t.Errorf("a number that no sealer gives: worth %v, and %d were decrypted", worth, n)
+	}
+	g.open.next.Store(maxAhead)
+	b := sealed(t, seal, dtlsData, "honest")
+	if worth := g.worth(g.open, b); !worth {
+		t.Error("an honest record behind many that were lost is not worth a look")
+	}
+	g.admit(p, b, 0)
+	g.handOn()
+	if len(*came) != 1 || g.open.next.Load() != seal.next {
+		t.Errorf("%q came, and the next number is %d, want %d", *came, g.open.next.Load(), seal.next)
+	}
+}

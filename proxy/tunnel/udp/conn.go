@@ -39,6 +39,7 @@ type Conn struct {
 	queue  chan arrived // accepted
 	queued atomic.Int64 // bytes of the memory of those in queue
 	room   atomic.Int64 // bytes of memory that may wait in queue, before one call's datagrams more
+	filter atomic.Pointer[func(d []byte) bool]
 
 	buffer []byte  // dialed: bytes of the last read
 	now    arrived // what Read has not returned yet
@@ -133,9 +134,27 @@ func (c *Conn) count(a *arrived) {
 // be anybody.
 func (c *Conn) SetRoom(bytes int) { c.room.Store(int64(bytes)) }
 
+// SetFilter has an accepted connection drop the datagrams for which worth is false where they arrive, so that forged ones take no room from others and wake
+// nobody. The Listener calls worth, which must be quick and must not keep d. Datagrams that came together pass together if one of them does.
+func (c *Conn) SetFilter(worth func(d []byte) bool) { c.filter.Store(&worth) }
+
+// passes reports whether the filter lets some of the datagrams pass.
+func (c *Conn) passes(a arrived) bool {
+	worth := c.filter.Load()
+	if worth == nil {
+		return true
+	}
+	for len(a.rest) > 0 {
+		if d, _ := a.next(); (*worth)(d) {
+			return true
+		}
+	}
+	return false
+}
+
 // put gives an accepted connection datagrams, whose memory, if they have any, is its own from then on. They are lost if too many wait.
 func (c *Conn) put(a arrived) {
-	if c.queued.Load() > c.room.Load() {
+	if c.queued.Load() > c.room.Load() || !c.passes(a) {
 		if a.buffer != nil {
 			a.buffer.release()
 		}

@@ -100,18 +100,18 @@ func sourceOf(oob []byte) []byte {
 // arrival returns the length of the datagrams that one read brought, 0 if it brought one, and their mark, which they have in common: the kernel
 // joins no others.
 func arrival(oob []byte) (each int, mark Mark) {
-	all, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return 0, 0
-	}
-	for _, m := range all {
-		switch level, kind := m.Header.Level, m.Header.Type; {
-		case level == unix.SOL_UDP && kind == unix.UDP_GRO && len(m.Data) >= 4:
-			each = int(binary.NativeEndian.Uint32(m.Data))
-		case level == unix.IPPROTO_IP && kind == unix.IP_TOS && len(m.Data) >= 1:
-			mark = Mark(m.Data[0]) & MarkBits
-		case level == unix.IPPROTO_IPV6 && kind == unix.IPV6_TCLASS && len(m.Data) >= 4:
-			mark = Mark(binary.NativeEndian.Uint32(m.Data)) & MarkBits
+	for len(oob) > 0 {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
+		if err != nil {
+			break
+		}
+		switch oob = rest; {
+		case h.Level == unix.SOL_UDP && h.Type == unix.UDP_GRO && len(data) >= 4:
+			each = int(binary.NativeEndian.Uint32(data))
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS && len(data) >= 1:
+			mark = Mark(data[0]) & MarkBits
+		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS && len(data) >= 4:
+			mark = Mark(binary.NativeEndian.Uint32(data)) & MarkBits
 		}
 	}
 	return each, mark

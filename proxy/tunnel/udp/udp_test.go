@@ -281,3 +281,25 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// TestFilter: datagrams that a connection's filter refuses neither wait for a Read nor are counted, but ones that came together with another do.
+func TestFilter(t *testing.T) {
+	l := listen(t)
+	client, server := connect(t, l)
+	server.SetFilter(func(d []byte) bool { return d[0] == 'y' })
+	for range 100 {
+		leave(t, client, false, 0, []byte("no"))
+	}
+	leave(t, client, false, 0, []byte("yes"))
+	server.SetReadDeadline(time.Now().Add(time.Minute))
+	b := make([]byte, 10)
+	if n, err := server.Read(b); err != nil || string(b[:n]) != "yes" {
+		t.Errorf("%q came, %v", b[:n], err)
+	}
+	if n := server.datagramsReceived.Load(); n != 1 {
+		t.Errorf("%d datagrams were counted", n)
+	}
+	if a := (arrived{rest: []byte("noyes"), each: 2}); !server.passes(a) || len(a.rest) != 5 {
+		t.Error("of datagrams that came together one is worth a look, and none passes")
+	}
+}
