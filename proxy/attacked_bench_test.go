@@ -3,11 +3,14 @@ package proxy
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,66 +21,131 @@ import (
 	allparsers "github.com/gradproxy/gradproxy/parser/all"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
-	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
+	"github.com/gradproxy/gradproxy/proxy/internal/attacktest"
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A besieged is a far proxy with an honest peer and a hostile one, and apps beside it that read or do not.
+// A besieged is a far proxy with an honest peer, the near proxy, and a hostile one, mallory, each with a tunnel.
 type besieged struct {
 	*pair
-	reads, stalls netip.AddrPort // servers
+	dir, address string // of the identities, and of the far end of the tunnels
 }
 
 // besiege starts a pair whose far proxy has a second peer, mallory.
 func besiege(b *testing.B) *besieged {
-	p := newPairWith(b, func(name string, c *Config) {
+	ranktest.Unwatched(b)
+	s := &besieged{dir: b.TempDir()}
+	if _, err := pki.Write(pki.Options{Dir: s.dir, Domain: "lab", Sites: []string{"near", "far", "mallory"}}); err != nil {
+		b.Fatal(err)
+	}
+	var near *tunnel.Endpoint
+	s.pair = newPairWith(b, func(name string, c *Config) {
 		c.Codecs, c.Protocols = all.New, allparsers.Protocols()
 		c.Workers, c.Values = 2, 512<<20
-		if name == "far" {
-			c.Settings.Peers = slices.Clone(c.Settings.Peers)
-			mallory := c.Settings.Peers[0]
-			mallory.Name, mallory.Networks = "mallory", []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
-			c.Settings.Peers = append(c.Settings.Peers, mallory)
+		if name == "near" {
+			c.Open = func(ctx context.Context, peer string, opening []byte) (Stream, error) {
+				return near.Open(ctx, peer, opening)
+			}
+			return
 		}
+		c.Settings.Peers = slices.Clone(c.Settings.Peers)
+		c.Settings.Peers[0].Name = "near"
+		mallory := c.Settings.Peers[0]
+		mallory.Name, mallory.Networks = "mallory", []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+		c.Settings.Peers = append(c.Settings.Peers, mallory)
 	}, nil)
-	s := &besieged{pair: p}
-	s.reads = s.server(b, func(c net.Conn) { io.Copy(io.Discard, c); c.Close() })
-	s.stalls = s.server(b, func(c net.Conn) { b.Cleanup(func() { c.Close() }) })
+	ln, err := tunnel.Listen(tunnel.CarrierTLS, "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.address = ln.Addr().String()
+	far := s.end(b, "far", tunnel.Peer{Name: "near", ID: pki.ID("lab", "near")}, tunnel.Peer{Name: "mallory", ID: pki.ID("lab", "mallory")})
+	go far.Serve(ln)
+	near = s.end(b, "near", tunnel.Peer{Name: "far", ID: pki.ID("lab", "far"), Dial: s.address})
+	for near.Stats()[0].Carriers < 2 {
+		time.Sleep(time.Millisecond)
+	}
 	return s
 }
 
-// server starts an app that does so with each connection.
-func (s *besieged) server(b *testing.B, do func(net.Conn)) netip.AddrPort {
-	ln := listen(b)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go do(c)
-		}
-	}()
-	return app.AddrOf(ln.Addr())
+// end starts an end of tunnels, whose streams the far proxy accepts.
+func (s *besieged) end(b *testing.B, name string, peers ...tunnel.Peer) *tunnel.Endpoint {
+	e, err := tunnel.New(tunnel.Config{Name: name, Identity: identityIn(s.dir, name), Peers: peers,
+		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
+			s.far.Accept(peer, opening, in, func() Stream { return in.Accept() })
+		}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { e.Close() })
+	return e
 }
 
-// open opens a stream as mallory to a server, without the near proxy. The caller writes frames into it.
-func (s *besieged) open(number int, server netip.AddrPort) (net.Conn, error) {
-	mine, theirs, err := pathtest.Connect()
+// identityIn returns a site's files.
+func identityIn(dir, name string) tunnel.Identity {
+	return tunnel.Identity{Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+".key"), CA: filepath.Join(dir, "ca.pem")}
+}
+
+// serve has do be called with each connection of a listener.
+func serve(ln net.Listener, do func(net.Conn)) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go do(c)
+	}
+}
+
+// A mallory is a hostile peer, in a process of its own, and has apps at the far site that read or do not.
+type mallory struct {
+	end           *tunnel.Endpoint
+	reads, stalls netip.AddrPort
+}
+
+// newMallory returns one whose identity lies in the folder args[0], and whose tunnel leads to args[1].
+func newMallory(args []string) (*mallory, error) {
+	m := &mallory{}
+	for _, s := range []struct {
+		address *netip.AddrPort
+		do      func(net.Conn)
+	}{{&m.reads, func(c net.Conn) { io.Copy(io.Discard, c); c.Close() }}, {&m.stalls, func(c net.Conn) { select {} }}} {
+		ln, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		*s.address = app.AddrOf(ln.Addr())
+		go serve(ln, s.do)
+	}
+	end, err := tunnel.New(tunnel.Config{Name: "mallory", Identity: identityIn(args[0], "mallory"),
+		Peers: []tunnel.Peer{{Name: "far", ID: pki.ID("lab", "far"), Dial: args[1]}}})
 	if err != nil {
 		return nil, err
 	}
+	for m.end = end; end.Stats()[0].Carriers < 2; {
+		time.Sleep(time.Millisecond)
+	}
+	return m, nil
+}
+
+// open opens a stream to a server. The caller writes frames into it.
+func (m *mallory) open(ctx context.Context, number int, server netip.AddrPort) (*tunnel.Stream, error) {
 	o := frame.Opening{Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(number >> 8), byte(number)}), 40000), Server: server}
-	in := &testIncoming{answer: make(chan error, 1)}
-	far := &testStream{TCPConn: theirs}
-	go s.far.Accept("mallory", o.Append(nil), in, func() Stream { in.answer <- nil; return far })
-	if err := <-in.answer; err != nil {
-		mine.Close()
-		theirs.Close()
+	return m.enter(ctx, o.Append(nil))
+}
+
+// enter opens a stream with an opening, which lasts no longer than ctx.
+func (m *mallory) enter(ctx context.Context, opening []byte) (*tunnel.Stream, error) {
+	st, err := m.end.Open(ctx, "far", opening)
+	if err != nil {
 		return nil, err
 	}
-	go io.Copy(io.Discard, mine)
-	return mine, nil
+	context.AfterFunc(ctx, func() { st.Reset(frame.ResetByApp) })
+	go io.Copy(io.Discard, st)
+	return st, nil
 }
 
 // The bytes in a second of all of an attacker's streams. Without a bound any bytes at all, on enough streams, would take the processors from
@@ -88,19 +156,18 @@ const (
 )
 
 // flood has n streams to a server each say head once and then body again and again, until ctx ends. It returns how often all together said it.
-func (s *besieged) flood(ctx context.Context, rate float64, n int, server netip.AddrPort, head, body []byte) int {
+func (m *mallory) flood(ctx context.Context, rate float64, n int, server netip.AddrPort, head, body []byte) int {
 	pause := time.Duration(float64(n*len(body)) / rate * float64(time.Second))
 	var all sync.WaitGroup
 	var times atomic.Int64
 	for i := range n {
 		all.Go(func() {
 			for again := i; ctx.Err() == nil; again += n {
-				c, err := s.open(again, server)
+				c, err := m.open(ctx, again, server)
 				if err != nil {
 					time.Sleep(10 * time.Millisecond)
 					continue
 				}
-				stop := context.AfterFunc(ctx, func() { c.Close() })
 				_, err = c.Write(head)
 				for next := time.Now(); err == nil; next = next.Add(pause) {
 					time.Sleep(time.Until(next))
@@ -108,8 +175,7 @@ func (s *besieged) flood(ctx context.Context, rate float64, n int, server netip.
 						times.Add(1)
 					}
 				}
-				stop()
-				c.Close()
+				c.Reset(frame.ResetByApp)
 			}
 		})
 	}
@@ -118,63 +184,54 @@ func (s *besieged) flood(ctx context.Context, rate float64, n int, server netip.
 }
 
 // bomb returns the frames of a slot's declaration, and of many blocks of some bytes which decode to 16 MiB each.
-func bomb(b *testing.B) (head, body []byte) {
+func bomb() (head, body []byte, err error) {
 	const n = frame.MaxBlock / 4
 	codec, err := all.New("topk")
 	if err != nil {
-		b.Fatal(err)
+		return nil, nil, err
 	}
 	e, err := codec.NewEncoder(tensor.Float32, n)
 	if err != nil {
-		b.Fatal(err)
+		return nil, nil, err
 	}
 	block, err := e.Append([]byte{frame.FormCoded}, make([]byte, frame.MaxBlock))
 	if err != nil || len(block) > 100 {
-		b.Fatalf("zeros take %d bytes, %v", len(block), err)
+		return nil, nil, fmt.Errorf("zeros take %d bytes, %w", len(block), err)
 	}
 	d := frame.Declaration{Codec: codec.String(), DType: tensor.Float32, N: n}
 	head = frame.Append(nil, frame.Frame{Kind: frame.Declare, Body: d.Append(nil)})
 	for range 20 {
 		body = frame.Append(body, frame.Frame{Kind: frame.Block, Body: block})
 	}
-	return head, body
+	return head, body, nil
 }
 
 // zeros has mallory put ever new values of 16 MiB of zeros, have them forgotten and begin anew, so that no room is ever used up. It returns the number of
 // values that were sent.
-func (s *besieged) zeros(b *testing.B, ctx context.Context) (values int) {
+func (m *mallory) zeros(ctx context.Context) (values int, err error) {
 	const n, batch = frame.MaxBlock / 4, 4
 	codec, err := all.New("lossless")
 	if err != nil {
-		b.Fatal(err)
+		return 0, err
 	}
 	d := frame.Declaration{Codec: codec.String(), DType: tensor.Float32, N: n, Key: 1}
 	body := frame.Append(nil, frame.Frame{Kind: frame.Declare, Body: d.Append(nil)})
 	mine := reference.NewCopy(frame.MaxBlock, 0)
 	e, err := reference.NewEncoder(codec, tensor.Float32, mine, mine)
 	if err != nil {
-		b.Fatal(err)
+		return 0, err
 	}
 	for range batch {
 		block, err := e.Append([]byte{frame.FormCoded}, make([]byte, frame.MaxBlock))
 		if err != nil || len(block) > 10_000 {
-			b.Fatalf("zeros take %d bytes, %v", len(block), err)
+			return 0, fmt.Errorf("zeros take %d bytes, %w", len(block), err)
 		}
 		body = frame.Append(body, frame.Frame{Kind: frame.Block, Body: block})
 	}
-	near, theirs, err := pathtest.Connect()
+	near, err := m.enter(ctx, []byte{frame.OpeningValues, 1})
 	if err != nil {
-		b.Fatal(err)
+		return 0, err
 	}
-	defer near.Close()
-	in := &testIncoming{answer: make(chan error, 1)}
-	far := &testStream{TCPConn: theirs}
-	go s.far.Accept("mallory", []byte{frame.OpeningValues, 1}, in, func() Stream { in.answer <- nil; return far })
-	if err := <-in.answer; err != nil {
-		b.Fatal(err)
-	}
-	go io.Copy(io.Discard, near)
-	defer context.AfterFunc(ctx, func() { near.Close() })()
 	for ctx.Err() == nil {
 		var gone []byte
 		for i := range batch {
@@ -186,7 +243,7 @@ func (s *besieged) zeros(b *testing.B, ctx context.Context) (values int) {
 		}
 		values += batch
 	}
-	return values
+	return values, nil
 }
 
 // headers returns a Bytes frame of the greeting of Gloo and of headers of messages whose payloads never come, each with a slot of its own.
@@ -207,70 +264,78 @@ func noise() []byte {
 	return frame.Append(nil, frame.Frame{Kind: frame.Bytes, Body: b})
 }
 
-// BenchmarkUnderAttack measures an honest peer's rate and latency through a proxy while another peer attacks with frames, as ratios to the mean of
-// the times before and after: medians of all rounds. Attackers, proxies and apps share the machine. Package tunnel has the same for attacks on
-// carriers. Run it with -benchtime 5x.
-func BenchmarkUnderAttack(b *testing.B) {
-	bombHead, bombBody := bomb(b)
-	for _, c := range []struct {
-		name   string
-		attack func(ctx context.Context, s *besieged) int
-	}{
-		{"headers without payloads", func(ctx context.Context, s *besieged) int {
-			return s.flood(ctx, manyBytes, 100, s.reads, nil, headers())
-		}},
-		{"as many random bytes", func(ctx context.Context, s *besieged) int { return s.flood(ctx, manyBytes, 100, s.reads, nil, noise()) }},
-		{"random bytes, 125 MB/s", func(ctx context.Context, s *besieged) int { return s.flood(ctx, 125e6, 100, s.reads, nil, noise()) }},
-		{"random bytes, as many as go", func(ctx context.Context, s *besieged) int { return s.flood(ctx, 1e12, 100, s.reads, nil, noise()) }},
-		{"zeros that decode to 16 MiB", func(ctx context.Context, s *besieged) int {
-			return s.flood(ctx, fewBytes, 32, s.reads, bombHead, bombBody)
-		}},
-		{"the same to apps that do not read", func(ctx context.Context, s *besieged) int {
-			return s.flood(ctx, fewBytes, 100, s.stalls, bombHead, bombBody)
-		}},
-		{"values of zeros", func(ctx context.Context, s *besieged) int { return s.zeros(b, ctx) }},
-		{"openings to denied servers", func(ctx context.Context, s *besieged) (n int) {
+// attacks are mallory's, by name.
+func attacks() map[string]attacktest.Attack {
+	by := func(do func(ctx context.Context, m *mallory, args []string) (int, error)) attacktest.Attack {
+		return func(ctx context.Context, ready func(), args ...string) (int, error) {
+			m, err := newMallory(args)
+			if err != nil {
+				return 0, err
+			}
+			ready()
+			defer m.end.Close()
+			return do(ctx, m, args[2:])
+		}
+	}
+	return map[string]attacktest.Attack{
+		"headers": by(func(ctx context.Context, m *mallory, _ []string) (int, error) {
+			return m.flood(ctx, manyBytes, 100, m.reads, nil, headers()), nil
+		}),
+		"noise": by(func(ctx context.Context, m *mallory, args []string) (int, error) {
+			rate, err := strconv.ParseFloat(args[0], 64)
+			return m.flood(ctx, rate, 100, m.reads, nil, noise()), err
+		}),
+		"bomb": by(func(ctx context.Context, m *mallory, _ []string) (int, error) {
+			head, body, err := bomb()
+			return m.flood(ctx, fewBytes, 32, m.reads, head, body), err
+		}),
+		"bomb-stalled": by(func(ctx context.Context, m *mallory, _ []string) (int, error) {
+			head, body, err := bomb()
+			return m.flood(ctx, fewBytes, 100, m.stalls, head, body), err
+		}),
+		"zeros": by(func(ctx context.Context, m *mallory, _ []string) (int, error) { return m.zeros(ctx) }),
+		"denied": by(func(ctx context.Context, m *mallory, _ []string) (n int, err error) {
 			for ticker := time.NewTicker(2 * time.Millisecond); ctx.Err() == nil; n++ { // as many as the tunnel lets a peer have
 				<-ticker.C
-				s.open(n, netip.MustParseAddrPort("10.1.2.3:22"))
+				m.open(ctx, n, netip.MustParseAddrPort("10.1.2.3:22"))
 			}
-			return n
-		}},
-		{"nothing", func(ctx context.Context, s *besieged) int { <-ctx.Done(); return 0 }},
+			return n, nil
+		}),
+		"nothing": by(func(ctx context.Context, _ *mallory, _ []string) (int, error) { <-ctx.Done(); return 0, nil }),
+	}
+}
+
+// BenchmarkUnderAttack measures an honest peer through a proxy while another peer attacks with frames: see attacktest.Rounds. Package tunnel has the same
+// for attacks on carriers. Run it with -benchtime 5x.
+func BenchmarkUnderAttack(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"headers without payloads", []string{"headers"}},
+		{"as many random bytes", []string{"noise", fmt.Sprint(manyBytes)}},
+		{"random bytes, 125 MB/s", []string{"noise", "125e6"}},
+		{"random bytes, as many as go", []string{"noise", "1e12"}},
+		{"zeros that decode to 16 MiB", []string{"bomb"}},
+		{"the same to apps that do not read", []string{"bomb-stalled"}},
+		{"values of zeros", []string{"zeros"}},
+		{"openings to denied servers", []string{"denied"}},
+		{"nothing", []string{"nothing"}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := besiege(b)
-			var rates, latencies, slow, tries []float64
-			rate, latency := s.honest(b)
-			for b.Loop() {
-				ctx, stop := context.WithCancel(context.Background())
-				var wg sync.WaitGroup
-				n, began := 0, time.Now()
-				wg.Go(func() { n = c.attack(ctx, s) })
-				time.Sleep(300 * time.Millisecond)
-				under, late := s.honest(b)
-				stop()
-				lasted := time.Since(began).Seconds()
-				wg.Wait()
-				after, quick := s.honest(b)
-				rates, latencies = append(rates, 2*under/(rate+after)), append(latencies, 2*late.Seconds()/(latency+quick).Seconds())
-				slow, tries = append(slow, late.Seconds()*1e6), append(tries, float64(n)/lasted)
-				rate, latency = after, quick
-			}
-			for name, list := range map[string][]float64{"rate-ratio": rates, "latency-ratio": latencies, "latency-µs": slow, "tries/s": tries} {
-				slices.Sort(list)
-				b.ReportMetric(list[len(list)/2], name)
-			}
-			b.ReportMetric(0, "ns/op")
+			args := append([]string{s.dir, s.address}, c.args[1:]...)
+			attacktest.Rounds(b, func() *attacktest.Process { return attacktest.Start(b, c.args[0], args...) },
+				func() attacktest.Honest { return s.honest(b) })
 		})
 	}
 }
 
 // honest returns the rate at which a peer's bytes reach an app in bulk, and the mean of round trips of 64 bytes.
-func (s *besieged) honest(b *testing.B) (rate float64, latency time.Duration) {
+func (s *besieged) honest(b *testing.B) attacktest.Honest {
 	client, server := s.connect(b)
 	began := time.Now()
-	end := began.Add(1500 * time.Millisecond)
+	end := began.Add(800 * time.Millisecond)
 	go func() {
 		block := make([]byte, 256<<10)
 		for time.Now().Before(end) {
@@ -284,7 +349,7 @@ func (s *besieged) honest(b *testing.B) (rate float64, latency time.Duration) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	rate = float64(n) / time.Since(began).Seconds()
+	rate := float64(n) / time.Since(began).Seconds()
 	server.Close()
 	client.Close()
 	client, server = s.connect(b)
@@ -292,7 +357,7 @@ func (s *besieged) honest(b *testing.B) (rate float64, latency time.Duration) {
 	defer server.Close()
 	go io.Copy(server, server)
 	trips, word := 0, make([]byte, 64)
-	for began = time.Now(); time.Since(began) < time.Second; trips++ {
+	for began = time.Now(); time.Since(began) < 400*time.Millisecond; trips++ {
 		if _, err := client.Write(word); err != nil {
 			b.Fatal(err)
 		}
@@ -300,5 +365,5 @@ func (s *besieged) honest(b *testing.B) (rate float64, latency time.Duration) {
 			b.Fatal(err)
 		}
 	}
-	return rate, time.Since(began) / time.Duration(trips)
+	return attacktest.Honest{Rate: rate, Latency: time.Since(began) / time.Duration(trips)}
 }

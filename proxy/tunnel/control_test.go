@@ -144,7 +144,7 @@ func TestHandshakeOutOfOrder(t *testing.T) {
 		name, want string
 		say        []byte
 	}{
-		{"nothing", "waiting for HELLO from 127.0.0.1:7443: EOF", nil},
+		{"nothing", "carrier from 127.0.0.1:7443: waiting for the first byte: EOF", nil},
 		{"half a header", "waiting for HELLO from 127.0.0.1:7443: unexpected EOF", make([]byte, headerLen-1)},
 		{"half a HELLO", "waiting for HELLO from 127.0.0.1:7443: unexpected EOF", hello(good)[:headerLen+9]},
 		{"READY first", "READY record where HELLO is due", record(nil, header{kind: kindReady}, mine[:]...)},
