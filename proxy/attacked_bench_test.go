@@ -335,7 +335,7 @@ func BenchmarkUnderAttack(b *testing.B) {
 func (s *besieged) honest(b *testing.B) attacktest.Honest {
 	client, server := s.connect(b)
 	began := time.Now()
-	end := began.Add(800 * time.Millisecond)
+	end := began.Add(500 * time.Millisecond)
 	go func() {
 		block := make([]byte, 256<<10)
 		for time.Now().Before(end) {
@@ -357,7 +357,7 @@ func (s *besieged) honest(b *testing.B) attacktest.Honest {
 	defer server.Close()
 	go io.Copy(server, server)
 	trips, word := 0, make([]byte, 64)
-	for began = time.Now(); time.Since(began) < 400*time.Millisecond; trips++ {
+	for began = time.Now(); time.Since(began) < 250*time.Millisecond; trips++ {
 		if _, err := client.Write(word); err != nil {
 			b.Fatal(err)
 		}

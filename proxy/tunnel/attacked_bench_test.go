@@ -238,7 +238,7 @@ func honest(b *testing.B, e *Endpoint) attacktest.Honest {
 	}
 	s := open()
 	began := time.Now()
-	end := began.Add(800 * time.Millisecond)
+	end := began.Add(500 * time.Millisecond)
 	go func() {
 		block := make([]byte, 256<<10)
 		for time.Now().Before(end) {
@@ -258,7 +258,7 @@ func honest(b *testing.B, e *Endpoint) attacktest.Honest {
 	defer s.Close()
 	trips := 0
 	word := make([]byte, 64)
-	for began = time.Now(); time.Since(began) < 400*time.Millisecond; trips++ {
+	for began = time.Now(); time.Since(began) < 250*time.Millisecond; trips++ {
 		if _, err := s.Write(word); err != nil {
 			b.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 // again and again. So handshakes begin at a rate, in turn by source: a source with a hundred of them waits no shorter than a source with one. Sources from which
 // peers have come before have a rate of their own. A connection asks for its turn with its first byte, so that one that says nothing begins no handshake.
 const (
-	handshakesFirst   = 256                   // at once
+	handshakesFirst   = 64                    // at once
 	handshakesEvery   = 5 * time.Millisecond  // after these
 	datagramsEvery    = 10 * time.Millisecond // the same over datagrams, where a handshake costs more
 	handshakePatience = handshakeWithin       // how long a connection waits for its turn
