@@ -14,6 +14,13 @@ import (
 	"time"
 )
 
+// handshakes returns how many have begun.
+func (t *turns) handshakes() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.began
+}
+
 // A source that asks for one turn has it soon, while 200 others ask for as many as they can, and no more turns come than the rate allows.
 func TestTurnsGoRound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -27,8 +34,8 @@ func TestTurnsGoRound(t *testing.T) {
 			go all.wait(ctx, source, nil)
 		}
 		synctest.Wait()
-		if all.began != handshakesFirst {
-			t.Errorf("%d handshakes began at once, want %d", all.began, handshakesFirst)
+		if n := all.handshakes(); n != handshakesFirst {
+			t.Errorf("%d handshakes began at once, want %d", n, handshakesFirst)
 		}
 		if err := all.wait(ctx, netip.MustParseAddr("198.51.100.1"), nil); err != nil {
 			t.Fatal(err)
@@ -37,8 +44,8 @@ func TestTurnsGoRound(t *testing.T) {
 			t.Errorf("the turn of a source with one handshake came after %v, want %v at most", took, most)
 		}
 		time.Sleep(time.Second)
-		if most := handshakesFirst + uint64(time.Since(began)/handshakesEvery) + 1; all.began > most {
-			t.Errorf("%d handshakes began in %v, want %d at most", all.began, time.Since(began), most)
+		if n, most := all.handshakes(), handshakesFirst+uint64(time.Since(began)/handshakesEvery)+1; n > most {
+			t.Errorf("%d handshakes began in %v, want %d at most", n, time.Since(began), most)
 		}
 	})
 }
@@ -78,7 +85,7 @@ func TestHandshakesBeginAtARate(t *testing.T) {
 		began := func() uint64 {
 			synctest.Wait()
 			h := &s.tokyo.halfOpen
-			return h.turns[0].began + h.turns[1].began
+			return h.turns[0].handshakes() + h.turns[1].handshakes()
 		}
 		time.Sleep(2 * time.Second) // the honest carriers are all there, and as many handshakes as ever may begin at once
 		before := began()
