@@ -67,7 +67,7 @@ func (e *Endpoint) welcome(raw net.Conn) {
 	}
 }
 
-// attend has a connection wait among the half-open ones for its turn, and answers it.
+// attend has a connection wait among the half-open ones for its start, and answers it.
 func (e *Endpoint) attend(raw net.Conn, half *halfOpen, limit int) (*peer, error) {
 	w := half.enter(raw, limit)
 	defer half.leave(w)
@@ -77,7 +77,7 @@ func (e *Endpoint) attend(raw net.Conn, half *halfOpen, limit int) (*peer, error
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the first byte: %w", err)
 	}
-	if err := half.turn(e.ctx, w); err != nil {
+	if err := half.start(e.ctx, w); err != nil {
 		return nil, err
 	}
 	return e.answer(e.ctx, raw)

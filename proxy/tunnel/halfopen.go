@@ -26,7 +26,7 @@ type halfOpen struct {
 	ranks   [2][maxHalfOpenSource + 1][]*source // of sources, by proved and the number of connections
 	proved  map[netip.Addr]uint64               // sources of peers whose handshakes succeeded, and the number of the last success
 	proofs  uint64                              // successes
-	turns   [2]turns                            // of their handshakes, by proved
+	starts  [2]starts                           // of their handshakes, by proved
 }
 
 // A source has connections under way.
@@ -75,12 +75,12 @@ func (h *halfOpen) enter(conn net.Conn, limit int) *waiting {
 	return w
 }
 
-// turn waits until the handshake of a connection may begin.
-func (h *halfOpen) turn(ctx context.Context, w *waiting) error {
+// start waits until the handshake of a connection may begin.
+func (h *halfOpen) start(ctx context.Context, w *waiting) error {
 	h.mu.Lock()
 	proved := w.source.proved
 	h.mu.Unlock()
-	return h.turns[proved].wait(ctx, w.source.address, w.gone)
+	return h.starts[proved].wait(ctx, w.source.address, w.gone)
 }
 
 // leave takes a connection out.

@@ -41,8 +41,8 @@ func newEndpoint(cfg Config) *Endpoint {
 		cfg:   cfg,
 		wasUp: map[string]bool{},
 	}
-	for i := range e.halfOpenDatagrams.turns {
-		e.halfOpenDatagrams.turns[i].every = datagramsEvery
+	for i := range e.halfOpenDatagrams.starts {
+		e.halfOpenDatagrams.starts[i].every = datagramsEvery
 	}
 	e.mem.limit, e.mem.relieve = cfg.Memory, e.relieve
 	return e

@@ -54,7 +54,7 @@ func Main(attacks map[string]Attack) {
 	os.Exit(0)
 }
 
-// A Report is what an attacker has done since it was ready.
+// A Report counts the work of an attacker from the moment at which it was ready.
 type Report struct {
 	Tries  int
 	Lasted time.Duration

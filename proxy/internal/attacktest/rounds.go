@@ -13,9 +13,9 @@ type Honest struct {
 	Latency time.Duration
 }
 
-// ratio returns what is left of the rate, and what has become of the latency, where without was measured without.
-func (h Honest) ratio(without Honest) (rate, latency float64) {
-	return h.Rate / without.Rate, h.Latency.Seconds() / without.Latency.Seconds()
+// ratio divides the rate and the latency of h by the ones in base.
+func (h Honest) ratio(base Honest) (rate, latency float64) {
+	return h.Rate / base.Rate, h.Latency.Seconds() / base.Latency.Seconds()
 }
 
 // idle is how long an attack goes on beside an honest peer that does nothing.

@@ -15,19 +15,19 @@ import (
 )
 
 // handshakes returns how many have begun.
-func (t *turns) handshakes() uint64 {
+func (t *starts) handshakes() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.began
 }
 
 // A source that asks for one turn has it soon, while 200 others ask for as many as they can, and no more turns come than the rate allows.
-func TestTurnsGoRound(t *testing.T) {
+func TestStartsGoRound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const sources, each = 200, 20
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		var all turns
+		var all starts
 		began := time.Now()
 		for i := range sources * each {
 			source := netip.AddrFrom4([4]byte{203, 0, 113, byte(i % sources)})
@@ -51,9 +51,9 @@ func TestTurnsGoRound(t *testing.T) {
 }
 
 // A handshake that is not wanted any more takes nobody's turn, and one that waits for too long is told so.
-func TestTurnsOfTheGone(t *testing.T) {
+func TestStartsOfTheGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var all turns
+		var all starts
 		gone := make(chan struct{})
 		errs := make(chan error, 2000)
 		for range 2000 {
@@ -70,9 +70,9 @@ func TestTurnsOfTheGone(t *testing.T) {
 		if err := all.wait(t.Context(), netip.Addr{}, nil); err != nil || time.Since(began) > handshakesEvery {
 			t.Errorf("the next turn came after %v, %v: turns went to handshakes that nobody waits for", time.Since(began), err)
 		}
-		slow := turns{every: time.Hour, ready: time.Now().Add(time.Hour)}
-		if err := slow.wait(t.Context(), netip.Addr{}, nil); err != errNoTurn {
-			t.Errorf("an hour's wait ended with %v, want %v", err, errNoTurn)
+		slow := starts{every: time.Hour, ready: time.Now().Add(time.Hour)}
+		if err := slow.wait(t.Context(), netip.Addr{}, nil); err != errNotBegun {
+			t.Errorf("an hour's wait ended with %v, want %v", err, errNotBegun)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestHandshakesBeginAtARate(t *testing.T) {
 		began := func() uint64 {
 			synctest.Wait()
 			h := &s.tokyo.halfOpen
-			return h.turns[0].handshakes() + h.turns[1].handshakes()
+			return h.starts[0].handshakes() + h.starts[1].handshakes()
 		}
 		time.Sleep(2 * time.Second) // the honest carriers are all there, and as many handshakes as ever may begin at once
 		before := began()

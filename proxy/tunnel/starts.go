@@ -10,21 +10,21 @@ import (
 
 // A handshake costs about 0.4 ms of processor time over TLS, of which the host that begins it needs to spend next to none, because it can send the same first message
 // again and again. So handshakes begin at a rate, in turn by source: a source with a hundred of them waits no shorter than a source with one. Sources from which
-// peers have come before have a rate of their own. A connection asks for its turn with its first byte, so that one that says nothing begins no handshake.
+// peers have come before have a rate of their own. A connection asks for its start with its first byte, so that one that says nothing begins no handshake.
 const (
 	handshakesFirst   = 64                    // at once
 	handshakesEvery   = 5 * time.Millisecond  // after these
 	datagramsEvery    = 10 * time.Millisecond // the same over datagrams, where a handshake costs more
-	handshakePatience = handshakeWithin       // how long a connection waits for its turn
+	handshakePatience = handshakeWithin       // how long a connection waits for its start
 )
 
 var (
 	errCrowdedOut = errors.New("it was ended before its handshake began: others have its place")
-	errNoTurn     = errors.New("its handshake did not begin in time: too many others waited")
+	errNotBegun   = errors.New("its handshake did not begin in time: too many others waited")
 )
 
-// turns are handshakes that may begin, and others that wait for that. The zero turns is ready for use.
-type turns struct {
+// starts are handshakes that may begin, and others that wait for that. The zero starts is ready for use.
+type starts struct {
 	every time.Duration // from one to the next; 0: handshakesEvery
 
 	mu    sync.Mutex
@@ -32,25 +32,25 @@ type turns struct {
 	began uint64    // handshakes
 	armed bool      // a timer runs
 	queue []netip.Addr
-	waits map[netip.Addr][]*turn // by source; a source with some is in queue once
+	waits map[netip.Addr][]*start // by source; a source with some is in queue once
 }
 
-// A turn is waited for.
-type turn struct {
+// A start is waited for.
+type start struct {
 	come chan struct{}   // closed when it has come
 	gone <-chan struct{} // closed when nobody waits for it any more
 }
 
 // wait waits until a handshake of a source may begin. gone is closed when the handshake is not wanted any more.
-func (t *turns) wait(ctx context.Context, source netip.Addr, gone <-chan struct{}) error {
+func (t *starts) wait(ctx context.Context, source netip.Addr, gone <-chan struct{}) error {
 	t.mu.Lock()
 	if len(t.queue) == 0 && t.take(time.Now()) {
 		t.mu.Unlock()
 		return nil
 	}
-	x := &turn{make(chan struct{}), gone}
+	x := &start{make(chan struct{}), gone}
 	if t.waits == nil {
-		t.waits = map[netip.Addr][]*turn{}
+		t.waits = map[netip.Addr][]*start{}
 	}
 	if len(t.waits[source]) == 0 {
 		t.queue = append(t.queue, source)
@@ -66,14 +66,14 @@ func (t *turns) wait(ctx context.Context, source netip.Addr, gone <-chan struct{
 	case <-gone:
 		return errCrowdedOut
 	case <-patience.C:
-		return errNoTurn
+		return errNotBegun
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// take takes a turn, if one is due. mu is held.
-func (t *turns) take(now time.Time) bool {
+// take has a handshake begin, if one may. mu is held.
+func (t *starts) take(now time.Time) bool {
 	every := t.every
 	if every == 0 {
 		every = handshakesEvery
@@ -89,8 +89,8 @@ func (t *turns) take(now time.Time) bool {
 	return true
 }
 
-// next returns the turn that comes next; nil: nobody waits for one. mu is held.
-func (t *turns) next() *turn {
+// next returns the start that is granted next; nil: nobody waits for one. mu is held.
+func (t *starts) next() *start {
 	for len(t.queue) > 0 {
 		source := t.queue[0]
 		t.queue = t.queue[1:]
@@ -111,8 +111,8 @@ func (t *turns) next() *turn {
 	return nil
 }
 
-// over reports whether nobody waits for a turn any more.
-func (x *turn) over() bool {
+// over reports whether nobody waits for a start any more.
+func (x *start) over() bool {
 	select {
 	case <-x.gone:
 		return true
@@ -121,16 +121,16 @@ func (x *turn) over() bool {
 	}
 }
 
-// arm has the next turn come when it is due. mu is held.
-func (t *turns) arm() {
+// arm has the next start granted when it is due. mu is held.
+func (t *starts) arm() {
 	if !t.armed && len(t.queue) > 0 {
 		t.armed = true
 		time.AfterFunc(time.Until(t.ready), t.give)
 	}
 }
 
-// give lets the turns come that are due.
-func (t *turns) give() {
+// give grants the starts that are due.
+func (t *starts) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.armed = false
