@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
@@ -73,7 +74,10 @@ func stalled(wrote *atomic.Int64) {
 // all bytes arrive.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	const connections = 50
+	connections := 50
+	if require.Race {
+		connections = 20
+	}
 	for name, c := range map[string]struct {
 		near, far int64
 		codec     string

@@ -15,6 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/codecs/keys"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -196,6 +197,10 @@ func sparseMethods(t *testing.T) (texts []string) {
 // Every method for sparse gradients carries pushes of rows, and of single values: the same keys arrive, the values sent of
 // each are the values received and the residual, unless the method is right on average only, and a key takes far fewer bits than the 64 that it has.
 func TestSparseMethods(t *testing.T) {
+	rows := uint64(6000)
+	if require.Race {
+		rows = 1500
+	}
 	for _, text := range sparseMethods(t) {
 		for _, width := range []int{1, 16} {
 			p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: text})
@@ -205,7 +210,7 @@ func TestSparseMethods(t *testing.T) {
 				client, server := p.connect(t)
 				for range 20 {
 					var ids []uint64
-					for id := range uint64(6000) {
+					for id := range rows {
 						if r.IntN(4) == 0 {
 							ids = append(ids, id)
 						}

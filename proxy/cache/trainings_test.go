@@ -7,6 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -19,6 +20,7 @@ const (
 // Trainings that go well, also while the learning rate rises or jumps to ten times as much, are no drift by any codec, with room up to the limits; weights that jump
 // since others are loaded, or since the learning rate makes them fly apart, are a drift within two values, unless the codec follows even them. docs/loss.md has the figures, which -v prints.
 func TestTrainingsAndTheSentinel(t *testing.T) {
+	require.OneGoroutine(t)
 	for name, c := range map[string]struct {
 		change func(step int, g *train.SGD, m *train.MLP)
 		drifts bool
