@@ -15,6 +15,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/advise"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/pair"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
@@ -23,6 +24,9 @@ import (
 func TestAdviseOnAJob(t *testing.T) {
 	for wire, roles := range map[string][]string{"pslite": {"gradient", "state"}, "gloo": {"gradient"}} {
 		t.Run(wire, func(t *testing.T) {
+			if require.Race && wire == "pslite" {
+				t.Skip("takes long with the race detector, which watches such a job in TestWhatIfAgreesWithALiveRun")
+			}
 			told := map[string]bool{}
 			runAsked(t, wire, "lossless", 60, []string{"int8", "int4"}, func(s *pair.Site) {
 				address := serveAdmin(t, s)

@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo"
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 // The demo in small, with real proxies: lossless coding ends with the weights of the direct run; loss in the first phase of
 // the ring ends with other weights, but the same ones on both ranks; loss in the sums lets the ranks differ, a little. Through
 // a parameter server the workers stay alike with any loss, and so do two hospitals whose models or differences a server averages. On each wire each run saves more bytes than the one before.
 func TestDemoInSmall(t *testing.T) {
+	if require.Race {
+		t.Skip("takes long with the race detector, which watches the same trainings in TestDemoLeavesNothingBehind and TestScripts/demo")
+	}
 	small := demo.Options{Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 12, Model: []int{256}, Seed: 1, Through: throughProxies}
 	runs := func(o demo.Options, wire string, want int, more float64) []demo.Result {
 		t.Helper()
