@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A handshake costs about 0.4 ms of processor time over TLS, of which the host that begins it needs to spend next to none, because it can send the same first message
+// A handshake costs about 0.5 ms of processor time over TLS, of which the host that begins it needs to spend next to none, because it can send the same first message
 // again and again. So handshakes begin at a rate, in turn by source: a source with a hundred of them waits no shorter than a source with one. Sources from which
 // peers have come before have a rate of their own. A connection asks for its start with its first byte, so that one that says nothing begins no handshake.
 const (
 	handshakesFirst   = 64                    // at once
-	handshakesEvery   = 5 * time.Millisecond  // after these
-	datagramsEvery    = 10 * time.Millisecond // the same over datagrams, where a handshake costs more
+	handshakesEvery   = 10 * time.Millisecond // after these
+	datagramsEvery    = 20 * time.Millisecond // the same over datagrams, where a handshake costs more
 	handshakePatience = handshakeWithin       // how long a connection waits for its start
 )
 
