@@ -70,7 +70,7 @@ func (k narrow) count() int    { return len(k) }
 func (k narrow) first() uint64 { return uint64(k[0]) }
 func (k narrow) last() uint64  { return uint64(k[len(k)-1]) }
 
-func (k narrow) mustAscend() { mustAscend(k[ascendTiles(k):]) }
+func (k narrow) mustAscend() { mustAscend(k) }
 
 func (k narrow) quotients(d divisor) uint64 {
 	sum, n := quotientTiles(d, k)

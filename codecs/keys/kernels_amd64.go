@@ -4,11 +4,6 @@
 
 package keys
 
-// ascendAVX2 reports whether n keys, a multiple of 16 above 0, are each less than the next; one follows them.
-//
-//go:noescape
-func ascendAVX2(keys *uint32, n int) bool
-
 // riceQuotientsAVX2 returns the sum of gap>>j of n gaps, a multiple of 16 above 0.
 //
 //go:noescape
@@ -30,11 +25,6 @@ func riceThirdsAVX2(keys *uint32, n int, j uint64) uint32
 //
 //go:noescape
 func riceThirdsCodesAVX2(dst *byte, at int, keys *uint32, n int, j uint64) (end int, left int)
-
-// ascendAVX512 reports whether n keys, a multiple of 16 above 0, are each less than the next; one follows them.
-//
-//go:noescape
-func ascendAVX512(keys *uint32, n int) bool
 
 // riceQuotientsAVX512 returns the sum of gap>>j of n gaps, a multiple of 16 above 0.
 //

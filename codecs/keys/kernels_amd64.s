@@ -4,31 +4,6 @@
 
 #include "textflag.h"
 
-// func ascendAVX2(keys *uint32, n int) bool
-// Requires: AVX, AVX2
-TEXT ·ascendAVX2(SB), NOSPLIT, $0-17
-	MOVQ keys+0(FP), AX
-	MOVQ n+8(FP), CX
-	MOVL $-1, DX
-
-loop1:
-	VMOVDQU   4(AX), Y0
-	VPCMPGTD  (AX), Y0, Y0
-	VPMOVMSKB Y0, BX
-	ANDL      BX, DX
-	VMOVDQU   36(AX), Y0
-	VPCMPGTD  32(AX), Y0, Y0
-	VPMOVMSKB Y0, BX
-	ANDL      BX, DX
-	ADDQ      $0x40, AX
-	SUBQ      $0x00000010, CX
-	JNZ       loop1
-	CMPL      DX, $-1
-	SETEQ     DL
-	MOVB      DL, ret+16(FP)
-	VZEROUPPER
-	RET
-
 // func riceQuotientsAVX2(keys *uint32, n int, j uint64) uint32
 // Requires: AVX, AVX2
 TEXT ·riceQuotientsAVX2(SB), NOSPLIT, $0-28
@@ -40,7 +15,7 @@ TEXT ·riceQuotientsAVX2(SB), NOSPLIT, $0-28
 	VMOVQ        j+16(FP), X0
 	VPXOR        Y2, Y2, Y2
 
-loop2:
+loop1:
 	VMOVDQU      4(AX), Y3
 	VPSUBD       (AX), Y3, Y3
 	VPADDD       Y1, Y3, Y3
@@ -53,7 +28,7 @@ loop2:
 	VPADDD       Y3, Y2, Y2
 	ADDQ         $0x40, AX
 	SUBQ         $0x00000010, CX
-	JNZ          loop2
+	JNZ          loop1
 	VEXTRACTI128 $0x01, Y2, X0
 	VPADDD       X0, X2, X2
 	VPSHUFD      $0x4e, X2, X0
@@ -95,7 +70,7 @@ TEXT ·riceCodesAVX2(SB), NOSPLIT, $64-56
 	VMOVD        DI, X6
 	VPBROADCASTD X6, Y6
 
-loop3:
+loop2:
 	VMOVDQU  4(AX), Y7
 	VPSUBD   (AX), Y7, Y7
 	VPADDD   Y3, Y7, Y7
@@ -257,7 +232,7 @@ pairs:
 next:
 	ADDQ $0x20, AX
 	SUBQ $0x00000008, CX
-	JNZ  loop3
+	JNZ  loop2
 
 long:
 	MOVQ   BX, AX
@@ -286,7 +261,7 @@ TEXT ·riceThirdsAVX2(SB), NOSPLIT, $0-28
 	VPBROADCASTD X3, Y3
 	VPXOR        Y4, Y4, Y4
 
-loop4:
+loop3:
 	VMOVDQU      4(AX), Y5
 	VPSUBD       (AX), Y5, Y5
 	VPADDD       Y1, Y5, Y5
@@ -315,7 +290,7 @@ loop4:
 	VPADDD       Y5, Y4, Y4
 	ADDQ         $0x40, AX
 	SUBQ         $0x00000010, CX
-	JNZ          loop4
+	JNZ          loop3
 	VEXTRACTI128 $0x01, Y4, X0
 	VPADDD       X0, X4, X4
 	VPSHUFD      $0x4e, X4, X0
@@ -361,7 +336,7 @@ TEXT ·riceThirdsCodesAVX2(SB), NOSPLIT, $64-56
 	VMOVD        DI, X7
 	VPBROADCASTD X7, Y7
 
-loop5:
+loop4:
 	VMOVDQU  4(AX), Y8
 	VPSUBD   (AX), Y8, Y8
 	VPADDD   Y3, Y8, Y8
@@ -540,7 +515,7 @@ pairs:
 next:
 	ADDQ $0x20, AX
 	SUBQ $0x00000008, CX
-	JNZ  loop5
+	JNZ  loop4
 
 long:
 	MOVQ   BX, AX
@@ -549,27 +524,6 @@ long:
 	MOVQ   SI, (DX)(AX*8)
 	MOVQ   BX, end+40(FP)
 	MOVQ   CX, left+48(FP)
-	VZEROUPPER
-	RET
-
-// func ascendAVX512(keys *uint32, n int) bool
-// Requires: AVX, AVX512F
-TEXT ·ascendAVX512(SB), NOSPLIT, $0-17
-	MOVQ keys+0(FP), AX
-	MOVQ n+8(FP), CX
-	MOVL $-1, DX
-
-loop6:
-	VMOVDQU64 4(AX), Z0
-	VPCMPGTD  (AX), Z0, K1
-	KMOVW     K1, BX
-	ANDL      BX, DX
-	ADDQ      $0x40, AX
-	SUBQ      $0x00000010, CX
-	JNZ       loop6
-	CMPL      DX, $+65535
-	SETEQ     DL
-	MOVB      DL, ret+16(FP)
 	VZEROUPPER
 	RET
 
@@ -584,7 +538,7 @@ TEXT ·riceQuotientsAVX512(SB), NOSPLIT, $0-28
 	VMOVQ        j+16(FP), X0
 	VPXORD       Z2, Z2, Z2
 
-loop7:
+loop5:
 	VMOVDQU64     4(AX), Z3
 	VPSUBD        (AX), Z3, Z3
 	VPADDD        Z1, Z3, Z3
@@ -592,7 +546,7 @@ loop7:
 	VPADDD        Z3, Z2, Z2
 	ADDQ          $0x40, AX
 	SUBQ          $0x00000010, CX
-	JNZ           loop7
+	JNZ           loop5
 	VEXTRACTI64X4 $0x01, Z2, Y0
 	VPADDD        Y0, Y2, Y2
 	VEXTRACTI128  $0x01, Y2, X0
@@ -636,7 +590,7 @@ TEXT ·riceCodesAVX512(SB), NOSPLIT, $128-56
 	VMOVD        DI, X6
 	VPBROADCASTD X6, Z6
 
-loop8:
+loop6:
 	VMOVDQU64 4(AX), Z7
 	VPSUBD    (AX), Z7, Z7
 	VPADDD    Z3, Z7, Z7
@@ -918,7 +872,7 @@ pairs:
 next:
 	ADDQ $0x40, AX
 	SUBQ $0x00000010, CX
-	JNZ  loop8
+	JNZ  loop6
 
 long:
 	MOVQ   BX, AX
@@ -947,7 +901,7 @@ TEXT ·riceThirdsAVX512(SB), NOSPLIT, $0-28
 	VPBROADCASTD X3, Z3
 	VPXORD       Z4, Z4, Z4
 
-loop9:
+loop7:
 	VMOVDQU64     4(AX), Z5
 	VPSUBD        (AX), Z5, Z5
 	VPADDD        Z1, Z5, Z5
@@ -963,7 +917,7 @@ loop9:
 	VPADDD        Z5, Z4, Z4
 	ADDQ          $0x40, AX
 	SUBQ          $0x00000010, CX
-	JNZ           loop9
+	JNZ           loop7
 	VEXTRACTI64X4 $0x01, Z4, Y0
 	VPADDD        Y0, Y4, Y4
 	VEXTRACTI128  $0x01, Y4, X0
@@ -1011,7 +965,7 @@ TEXT ·riceThirdsCodesAVX512(SB), NOSPLIT, $128-56
 	VMOVD        DI, X7
 	VPBROADCASTD X7, Z7
 
-loop10:
+loop8:
 	VMOVDQU64 4(AX), Z8
 	VPSUBD    (AX), Z8, Z8
 	VPADDD    Z3, Z8, Z8
@@ -1310,7 +1264,7 @@ pairs:
 next:
 	ADDQ $0x40, AX
 	SUBQ $0x00000010, CX
-	JNZ  loop10
+	JNZ  loop8
 
 long:
 	MOVQ   BX, AX

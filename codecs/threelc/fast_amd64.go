@@ -24,6 +24,8 @@ func tiles(n int) int {
 }
 
 // quantizeTiles is quantize by a kernel, for the first j bytes of dst.
+//
+// Figures: 3lc without feedback encodes at 0.26 and 0.30 of its speed without it.
 func quantizeTiles(dst []byte, x []float32, c uint32) (j int) {
 	p := len(dst)
 	if j = tiles(wholeBytes(p, len(x))); j == 0 {
@@ -38,6 +40,8 @@ func quantizeTiles(dst []byte, x []float32, c uint32) (j int) {
 }
 
 // quantizeSumTiles is quantizeSum by a kernel, for the first j bytes of dst.
+//
+// Figures: 3lc encodes at 0.27 and 0.39 of its speed without it, 3lc(s=1.75) at 0.36 and 0.38.
 func quantizeSumTiles(dst []byte, x, e []float32, c uint32, d float32) (j int) {
 	p := len(dst)
 	if j = tiles(wholeBytes(p, len(x))); j == 0 {
@@ -54,6 +58,8 @@ func quantizeSumTiles(dst []byte, x, e []float32, c uint32, d float32) (j int) {
 
 // shortenTiles is shorten by a kernel, for the first i bytes of src: it makes w bytes of them, without the last run of zeros where
 // that goes on behind them.
+//
+// Figures: 3lc encodes at 0.62 and 0.53 of its speed without it, 3lc(s=1.75) at 0.77 and 0.80.
 func shortenTiles(dst, src []byte) (w, i, run int) {
 	switch tier, last := simd.Use(), len(src)-1; {
 	case tier >= simd.VBMI && last >= 64:
@@ -72,6 +78,8 @@ func shortenTiles(dst, src []byte) (w, i, run int) {
 }
 
 // expandTiles is expand by a kernel, for eight bytes of src at a time.
+//
+// Figures: 3lc decodes at 0.87 of its speed without it, 3lc(s=1.75) at 0.90; there is none for AVX2.
 func expandTiles(a *room, src []byte, at, n int) (used, end int) {
 	if simd.Use() < simd.VBMI || at >= n || len(src) < 8 {
 		return 0, at
@@ -80,6 +88,8 @@ func expandTiles(a *room, src []byte, at, n int) (used, end int) {
 }
 
 // unpackTiles sets the values of the first n bytes of a, which are the bytes of p from byte from on.
+//
+// Figures: 3lc and 3lc(s=1.75) decode at 0.20 of their speed without it; there is none for AVX2.
 func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
 	if simd.Use() < simd.AVX512 {
 		return 0 // unpackRuns has left few
@@ -92,6 +102,8 @@ func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
 }
 
 // unpackRuns is unpackPieces by a kernel, for the first done quartic bytes, where no kernel expands runs.
+//
+// Figures: 3lc decodes at 0.17 of its speed without it, 3lc(s=1.75) at 0.21, with AVX2, for which it is.
 func unpackRuns(x []float32, src []byte, bits uint32) (used, done, run int) {
 	p := quarticLen(len(x))
 	n := wholeBytes(p, len(x)) &^ 15

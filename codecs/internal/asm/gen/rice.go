@@ -8,47 +8,11 @@ import (
 // rice are the kernels of the Rice codes of keys below 2^31: gap i, of n of them, is keys[i+1]-keys[i]-1.
 func rice(k *kernel) {
 	for _, tier := range []string{"AVX2", "AVX512"} {
-		ascend(k, tier)
 		for _, thirds := range []bool{false, true} {
 			riceQuotients(k, tier, thirds)
 			riceCodes(k, tier, thirds)
 		}
 	}
-}
-
-// ascend compares as signed numbers.
-func ascend(k *kernel, tier string) {
-	k.function("ascend"+tier, "(keys *uint32, n int) bool",
-		"ascend"+tier+" reports whether n keys, a multiple of 16 above 0, are each less than the next; one follows them.")
-	vector, lanes := k.vectors(tier)
-	keys, n := k.arg("keys"), k.arg("n")
-	ok, bits := k.GP32(), k.GP32()
-	k.MOVL(operand.I32(-1), ok)
-	k.loop(n, 16, func() {
-		for at := 0; at < 16; at += lanes {
-			next := vector()
-			k.load(operand.Mem{Base: keys, Disp: 4*at + 4}, next)
-			if tier == "AVX2" {
-				k.VPCMPGTD(operand.Mem{Base: keys, Disp: 4 * at}, next, next)
-				k.VPMOVMSKB(next, bits)
-			} else {
-				less := k.K()
-				k.VPCMPGTD(operand.Mem{Base: keys, Disp: 4 * at}, next, less)
-				k.KMOVW(less, bits)
-			}
-			k.ANDL(bits, ok)
-		}
-		k.ADDQ(operand.Imm(64), keys)
-	})
-	all := int32(-1)
-	if tier == "AVX512" {
-		all = 1<<16 - 1
-	}
-	k.CMPL(ok, operand.I32(all))
-	k.SETEQ(ok.As8())
-	k.Store(ok.As8(), k.ReturnIndex(0))
-	k.VZEROUPPER()
-	k.RET()
 }
 
 // riceGap loads a vector's gaps.
