@@ -28,7 +28,7 @@ type layer struct {
 // layers are tried in this order. Imports point one way:
 //
 //	cmd/gradproxy ─▶ proxy ─▶ proxy/policy ─▶ parser, codecs ─▶ tensor
-//	     │             └────▶ proxy/tunnel, proxy/intercept (nothing of ours)
+//	     │             └────▶ proxy/tunnel, proxy/intercept (nothing of ours, but for the order of locks)
 //	     ├─▶ parser/all ─▶ parser/<protocol> ─▶ parser
 //	     ├─▶ codecs/all ─▶ codecs/<method> ─▶ codecs
 //	     └─▶ bpf   tc   wan-sim (nothing of ours)
@@ -69,7 +69,7 @@ var layers = []layer{
 	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},
 	{"proxy/residual", []string{"parser/lru", "tensor", "codecs/feedback", "proxy/internal/rank"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
-	{"proxy/tunnel", []string{"proxy/tunnel/datagram", "proxy/tunnel/udp"}},
+	{"proxy/tunnel", []string{"proxy/internal/rank", "proxy/tunnel/datagram", "proxy/tunnel/udp"}},
 	{"proxy/tunnel/datagram", nil}, // packets, times and numbers only
 	{"proxy/tunnel/udp", nil},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},

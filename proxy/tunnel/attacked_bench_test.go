@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,15 +15,17 @@ import (
 
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/internal/attacktest"
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
+// All tests of this package run with their locks watched, and fail together if one was taken out of order.
 func TestMain(m *testing.M) {
 	attacktest.Main(map[string]attacktest.Attack{
 		"silent": silentConns, "silent-many": silentConnsOfMany, "hellos-many": hellosOfMany, "resets": resetOpenings,
 		"garbage": garbageHandshakes, "forged-clear": forgedInClear, "forged-keyed": forgedUnderKey,
 	})
-	os.Exit(m.Run())
+	ranktest.Main(m, &locks)
 }
 
 // every calls f so many times a second, each time on a goroutine of its own, until ctx ends, and returns the number of calls.
@@ -204,6 +205,7 @@ func (s *besiegedSite) source() string {
 
 // BenchmarkUnderAttack measures an honest peer while a host without a certificate attacks, or another peer: see attacktest.Rounds. Run it with -benchtime 5x.
 func BenchmarkUnderAttack(b *testing.B) {
+	ranktest.Unwatched(b)
 	for _, c := range []struct{ name, carrier, attack string }{
 		{"tls, half-open handshakes", CarrierTLS, "silent"},
 		{"tls, half-open handshakes from 200 addresses", CarrierTLS, "silent-many"},

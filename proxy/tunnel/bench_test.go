@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 )
 
 // The benchmarks compare with bare TLS in the same run, in turns of a few milliseconds, so that whatever else the
@@ -110,6 +112,7 @@ func move[W io.Writer, R io.Reader](near []W, far []R, n int, chunk []byte) (wal
 }
 
 func BenchmarkBulk(b *testing.B) {
+	ranktest.Unwatched(b)
 	for _, carrier := range []string{CarrierTLS, CarrierDTLS} {
 		b.Run(carrier, func(b *testing.B) { benchmarkBulk(b, carrier) })
 	}
@@ -168,6 +171,7 @@ func bounce[A, B io.ReadWriter](near A, far B, n int) (wall, cpu time.Duration) 
 }
 
 func BenchmarkPingPong(b *testing.B) {
+	ranktest.Unwatched(b)
 	tlsNear, tlsFar := tlsPair(b, 1)
 	near, far := streamPair(b, CarrierTLS, 1)
 	const turn = 500
@@ -190,6 +194,7 @@ func BenchmarkPingPong(b *testing.B) {
 // BenchmarkIdleStreams opens streams that carry nothing after their opening, and reports the memory that each
 // takes on one side, its user's goroutine that reads it included.
 func BenchmarkIdleStreams(b *testing.B) {
+	ranktest.Unwatched(b)
 	const streams = 10000
 	for b.Loop() {
 		paris, _ := tcpPair(b, echo, nil)

@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"net"
-	"sync"
 	"sync/atomic"
 )
 
@@ -17,8 +16,8 @@ const (
 type bufferedConn struct {
 	net.Conn
 
-	mu        sync.Mutex // TLS also writes while it reads (alerts, key updates)
-	buffering bool       // begun: Write only collects
+	mu        innermostLock // TLS also writes while it reads (alerts, key updates)
+	buffering bool          // begun: Write only collects
 	out       []byte
 	length    atomic.Int64                // of out
 	now       func(p []byte) (int, error) // nonBlocking of the connection; set before the carrier has other goroutines

@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"log/slog"
-	"sync"
 	"time"
 )
 
@@ -14,7 +13,7 @@ type chooser struct {
 	log   *slog.Logger
 	kicks *kicks
 
-	mu     sync.Mutex
+	mu     innermostLock
 	choice choice
 }
 

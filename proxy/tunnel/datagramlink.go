@@ -56,7 +56,7 @@ type datagramLink struct {
 	received atomic.Uint64 // bytes of packets, which are authentic: anybody can send other datagrams
 	heard    atomic.Int64  // when a packet last came, by now
 
-	mu       sync.Mutex
+	mu       linkLock
 	engine   *datagram.Engine
 	room     *recordRoom
 	window   int // of the room's

@@ -100,7 +100,12 @@
 //	peer.mu                  the peer's address, its current session and its next
 //	Stream.writing, reading  one Write at a time, and one Read
 //	session.mu               a session with its carriers and streams
-//	others                   identities, half-open handshakes, a peer's openings, buffers before TLS: no lock is taken under them
+//	recordGate.mu            records of DTLS on their way to a Link
+//	datagramLink.mu          a Link over datagrams
+//	others                   identities, half-open handshakes, a peer's openings and choice, buffers before TLS, the keys and the memory of
+//	                         datagrams: no lock is taken under them
+//
+// Each lock is a type that says its rank (rank.go), by which all tests of the package watch the order.
 //
 // # Files
 //

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"syscall"
 	"time"
 
@@ -30,7 +29,7 @@ type dtlsTransport struct {
 	log      *slog.Logger
 	memory   int64 // Config.Memory
 
-	mu    sync.Mutex
+	mu    innermostLock
 	rooms map[string]*recordRoom // by the other site's id
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +37,7 @@ type recordGate struct {
 	bytes   int         // of the handshake
 	pieces  int
 
-	mu         sync.Mutex
+	mu         gateLock
 	open       *opener // nil: the handshake goes on
 	take       func([]packetCame)
 	came       []packetCame // opened, and not yet handed on

@@ -4,7 +4,6 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 	"errors"
-	"sync"
 	"sync/atomic"
 )
 
@@ -54,7 +53,7 @@ var (
 // A sealer gives records their numbers and encrypts them. No two have the same number, whoever has made them, because a number is taken
 // nowhere else, under the same lock as the nonce is made of it.
 type sealer struct {
-	mu   sync.Mutex
+	mu   innermostLock
 	aead cipher.AEAD
 	iv   [suiteNonce]byte
 	next uint64
@@ -81,7 +80,7 @@ func (s *sealer) record(b []byte) (sealed []byte, err error) {
 
 // An opener decrypts the records of the other end.
 type opener struct {
-	mu     sync.Mutex
+	mu     innermostLock
 	aead   cipher.AEAD
 	iv     [suiteNonce]byte
 	came   replayWindow  // of records with data

@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
 )
@@ -37,7 +36,7 @@ var errManyLinks = errors.New("the site has too many carriers already")
 // A recordRoom is the memory that the Links with one site share.
 type recordRoom struct {
 	size  int
-	mu    sync.Mutex
+	mu    innermostLock
 	used  int // promised to Links
 	links int
 }

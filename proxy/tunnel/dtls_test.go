@@ -19,6 +19,7 @@ import (
 	"github.com/pion/dtls/v2/pkg/protocol/recordlayer"
 	"golang.org/x/crypto/chacha20poly1305"
 
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
@@ -302,6 +303,7 @@ func TestEndIsTold(t *testing.T) {
 
 // BenchmarkNonces seals a million records and reports how many nonces repeat.
 func BenchmarkNonces(b *testing.B) {
+	ranktest.Unwatched(b)
 	const records = 1 << 20
 	repeats := 0
 	for b.Loop() {

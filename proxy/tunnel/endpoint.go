@@ -21,7 +21,7 @@ type Endpoint struct {
 	running  sync.WaitGroup
 	relieves atomic.Bool
 
-	mu    sync.Mutex
+	mu    endpointLock
 	peers []*peer         // in the order of Config.Peers
 	wasUp map[string]bool // names of peers that were taken out, and had had a session
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 )
 
 // Handshakes that are under way at once, of one source (an address; an IPv6 network of 64 bits) and of all.
@@ -20,7 +19,7 @@ const (
 
 // halfOpen are the accepted connections whose handshake is not over. The time that one takes here does not grow with their number.
 type halfOpen struct {
-	mu      sync.Mutex
+	mu      innermostLock
 	n       int // connections
 	sources map[netip.Addr]*source
 	ranks   [2][maxHalfOpenSource + 1][]*source // of sources, by proved and the number of connections

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -38,7 +37,7 @@ type identityStore struct {
 	log   *slog.Logger
 	now   atomic.Pointer[loaded]
 
-	mu      sync.Mutex
+	mu      innermostLock
 	checked time.Time
 	read    [4]stamp // of the files that now holds
 	failed  [4]stamp // of the last that could not be read: one warning each

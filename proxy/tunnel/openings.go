@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"sync"
 	"time"
 )
 
@@ -17,7 +16,7 @@ const (
 
 // openings are the openings of one peer, in all its sessions.
 type openings struct {
-	mu       sync.Mutex
+	mu       innermostLock
 	tokens   float64 // as of then
 	then     time.Time
 	deciding int

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 )
 
 // A peer that opens streams and resets them at once has this side dial no faster than its allowance, and never more at a time than
@@ -184,6 +186,7 @@ func TestPieceBeyondGapLooksAtFew(t *testing.T) {
 // A window of 1 KiB records beyond a gap. While places were found by walking the list, ascending records took 199 µs each, on two cores; by
 // bisection they take 0.6 µs.
 func BenchmarkBeyondGap(b *testing.B) {
+	ranktest.Unwatched(b)
 	for name, at := range map[string]func(i, n int) int{
 		"ascending":   func(i, _ int) int { return i },
 		"descending":  func(i, n int) int { return n - 1 - i },

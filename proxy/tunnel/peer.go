@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -18,7 +17,7 @@ type peer struct {
 
 	stopped <-chan struct{} // closed after stop
 
-	mu        sync.Mutex
+	mu        peerLock
 	address   string
 	last      string    // address that was reached last, for when names cannot be resolved
 	sess      *session  // the current one

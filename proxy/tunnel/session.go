@@ -15,7 +15,7 @@ type session struct {
 	owner owner
 	mine  incarnation
 
-	mu sync.Mutex
+	mu sessionLock
 
 	theirs     incarnation // zero: fresh
 	even       bool        // the ids of streams that this side opens

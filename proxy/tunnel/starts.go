@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"sync"
 	"time"
 )
 
@@ -27,7 +26,7 @@ var (
 type starts struct {
 	every time.Duration // from one to the next; 0: handshakesEvery
 
-	mu    sync.Mutex
+	mu    innermostLock
 	ready time.Time // when the next one may begin. As many more may as this lies in the past
 	began uint64    // handshakes
 	armed bool      // a timer runs

@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"sync"
 	"time"
 )
 
@@ -12,8 +11,8 @@ type Stream struct {
 	session *session
 	id      uint64
 
-	writing sync.Mutex // one Write at a time
-	reading sync.Mutex // one Read at a time
+	writing streamLock // one Write at a time
+	reading streamLock // one Read at a time
 
 	// The rest is guarded by the session's lock.
 	sendHalf

@@ -14,9 +14,16 @@ const (
 	Peer
 	Store
 	Residual // proxy/residual: all its locks, since no two of them are held at once
+	Endpoint // proxy/tunnel, whose package comment names the values that each of its locks guards
+	TunnelPeer
+	Stream
+	Session
+	Gate
+	Link
+	Innermost
 )
 
-// Watch, if a test has set it, is called before a lock is taken (locks) and after it was released.
+// Watch, if a test has set it, is called before a lock is taken (locks; after, by TryLock) and after it was released.
 var Watch func(r Rank, locks bool)
 
 // Lock takes mu, a lock of rank r.
@@ -25,6 +32,15 @@ func Lock(mu *sync.Mutex, r Rank) {
 		Watch(r, true)
 	}
 	mu.Lock()
+}
+
+// TryLock takes mu, a lock of rank r, if nobody holds it.
+func TryLock(mu *sync.Mutex, r Rank) bool {
+	ok := mu.TryLock()
+	if ok && Watch != nil {
+		Watch(r, true)
+	}
+	return ok
 }
 
 // Unlock releases mu, a lock of rank r.

@@ -2,7 +2,6 @@
 package ranktest
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -16,11 +15,21 @@ import (
 
 // A Watcher notes the locks that each goroutine holds, and the first that was taken out of order. It is safe for concurrent use.
 type Watcher struct {
+	// Often has goroutines be told apart in nanoseconds, for packages that take locks so often that the microseconds of each lock would
+	// lengthen their tests.
+	Often bool
+
 	mu       sync.Mutex
-	held     map[string][]rank.Rank     // by goroutine
-	pairs    map[[2]rank.Rank]bool      // one taken under the other
-	released map[string]func(rank.Rank) // by goroutine
+	held     []hold                      // that goroutines hold, or wait for
+	pairs    map[[2]rank.Rank]bool       // one taken under the other
+	released map[uintptr]func(rank.Rank) // by goroutine
 	wrong    string
+}
+
+// A hold is a lock that a goroutine holds, or waits for.
+type hold struct {
+	goroutine uintptr
+	rank      rank.Rank
 }
 
 // atOnce is how many parallel tests run at once, on any number of cores: they wait for most of their time.
@@ -49,7 +58,7 @@ func Unwatched(b testing.TB) {
 // OnRelease has f called after each lock that the calling goroutine releases; nil: nothing is called any more. So a test has something happen between two sections
 // of a function.
 func (w *Watcher) OnRelease(f func(r rank.Rank)) {
-	id := goroutine()
+	id := w.goroutine()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.released, id)
@@ -57,16 +66,16 @@ func (w *Watcher) OnRelease(f func(r rank.Rank)) {
 		return
 	}
 	if w.released == nil {
-		w.released = map[string]func(rank.Rank){}
+		w.released = map[uintptr]func(rank.Rank){}
 	}
 	w.released[id] = f
 }
 
 // Watch is for rank.Watch.
 func (w *Watcher) Watch(r rank.Rank, locks bool) {
-	id := goroutine()
-	w.note(id, r, locks)
+	id := w.goroutine()
 	w.mu.Lock()
+	w.note(id, r, locks)
 	f := w.released[id]
 	w.mu.Unlock()
 	if f != nil && !locks {
@@ -74,30 +83,28 @@ func (w *Watcher) Watch(r rank.Rank, locks bool) {
 	}
 }
 
-// note notes that a goroutine takes a lock, or has released it.
-func (w *Watcher) note(id string, r rank.Rank, locks bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.held == nil {
-		w.held, w.pairs = map[string][]rank.Rank{}, map[[2]rank.Rank]bool{}
-	}
+// note notes that a goroutine takes a lock, or has released it. mu is held.
+func (w *Watcher) note(id uintptr, r rank.Rank, locks bool) {
 	if !locks {
-		if i := slices.Index(w.held[id], r); i >= 0 {
-			w.held[id] = slices.Delete(w.held[id], i, i+1)
-		}
-		if len(w.held[id]) == 0 {
-			delete(w.held, id)
+		if i := slices.Index(w.held, hold{id, r}); i >= 0 {
+			w.held = slices.Delete(w.held, i, i+1)
 		}
 		return
 	}
-	for _, before := range w.held[id] {
-		w.pairs[[2]rank.Rank{before, r}] = true
-		if before >= r && w.wrong == "" {
+	for _, before := range w.held {
+		if before.goroutine != id {
+			continue
+		}
+		if w.pairs == nil {
+			w.pairs = map[[2]rank.Rank]bool{}
+		}
+		w.pairs[[2]rank.Rank{before.rank, r}] = true
+		if before.rank >= r && w.wrong == "" {
 			stack := make([]byte, 4096)
-			w.wrong = fmt.Sprintf("a lock of rank %d is taken under one of rank %d:\n%s", r, before, stack[:runtime.Stack(stack, false)])
+			w.wrong = fmt.Sprintf("a lock of rank %d is taken under one of rank %d:\n%s", r, before.rank, stack[:runtime.Stack(stack, false)])
 		}
 	}
-	w.held[id] = append(w.held[id], r)
+	w.held = append(w.held, hold{id, r})
 }
 
 // Wrong says which lock was taken out of order; "": none.
@@ -116,14 +123,16 @@ func (w *Watcher) Saw(under, taken rank.Rank) bool {
 
 // Held reports whether the goroutine that calls it holds a lock of a rank.
 func (w *Watcher) Held(r rank.Rank) bool {
-	id := goroutine()
+	id := w.goroutine()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Contains(w.held[id], r)
+	return slices.Contains(w.held, hold{id, r})
 }
 
-// goroutine returns the number of the goroutine that calls it.
-func goroutine() string {
-	b := make([]byte, 64)
-	return string(bytes.Fields(b[:runtime.Stack(b, false)])[1])
+// goroutine returns a number that only the calling goroutine has while it lives.
+func (w *Watcher) goroutine() uintptr {
+	if w.Often {
+		return address()
+	}
+	return number()
 }

@@ -2,6 +2,7 @@ package ranktest
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
@@ -55,4 +56,38 @@ func TestOnRelease(t *testing.T) {
 	if !slices.Equal(got, []rank.Rank{rank.Submit, rank.Peer}) {
 		t.Errorf("locks of ranks %v were released", got)
 	}
+}
+
+// Goroutines that live at the same time have different numbers, each the same one however deep its stack grows.
+func TestGoroutine(t *testing.T) {
+	for _, often := range []bool{false, true} {
+		w := Watcher{Often: often}
+		const n = 100
+		var numbers [n]uintptr
+		var all, begun sync.WaitGroup
+		begun.Add(n)
+		for i := range n {
+			all.Go(func() {
+				numbers[i] = w.goroutine()
+				begun.Done()
+				begun.Wait()
+				if got := deep(&w, 100, [1 << 10]byte{}); got != numbers[i] {
+					t.Errorf("often %v: goroutine %d is number %d when its stack has grown", often, numbers[i], got)
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(numbers[:])
+		if len(slices.Compact(numbers[:])) != n || numbers[0] == 0 {
+			t.Errorf("often %v: %d goroutines share numbers", often, n)
+		}
+	}
+}
+
+// deep returns the goroutine's number below n calls.
+func deep(w *Watcher, n int, stack [1 << 10]byte) uintptr {
+	if n == 0 {
+		return w.goroutine()
+	}
+	return deep(w, n-1, stack)
 }
