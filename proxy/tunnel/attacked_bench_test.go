@@ -47,11 +47,17 @@ func silentConns(ctx context.Context, ready func(), args ...string) (int, error)
 	ready()
 	return every(ctx, 1000, func() {
 		if c, err := net.Dial("tcp", args[0]); err == nil {
-			c.SetReadDeadline(time.Now().Add(time.Second))
-			io.Copy(io.Discard, c)
+			wait(ctx, c)
 			c.Close()
 		}
 	}), nil
+}
+
+// wait waits until a connection is closed by its other end, for a second, and not longer than ctx.
+func wait(ctx context.Context, c net.Conn) {
+	c.SetReadDeadline(time.Now().Add(time.Second))
+	defer context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Now()) })()
+	io.Copy(io.Discard, c)
 }
 
 // silentConnsOfMany are half-open handshakes over TCP from 200 addresses, so that no source has many.
@@ -81,8 +87,7 @@ func ofMany(ctx context.Context, ready func(), address string, words []byte) (in
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 9, byte(1+n))}}
 		if c, err := d.Dial("tcp", address); err == nil {
 			c.Write(words)
-			c.SetReadDeadline(time.Now().Add(time.Second))
-			io.Copy(io.Discard, c)
+			wait(ctx, c)
 			c.(*net.TCPConn).SetLinger(0) // no port stays taken
 			c.Close()
 		}

@@ -36,25 +36,35 @@ func Main(attacks map[string]Attack) {
 		os.Exit(2)
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	begin, end := make(chan moment, 1), make(chan moment, 1)
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
+		end <- now() // an attack may take a while to come to its end, in which it tries nothing
 		stop()
 	}()
-	began, spent := time.Now(), Spent()
 	tries, err := attack(ctx, func() {
-		began, spent = time.Now(), Spent()
+		begin <- now()
 		os.Stdout.WriteString("ready\n")
 	}, os.Args[1:]...)
-	r := Report{Tries: tries, Lasted: time.Since(began), Spent: Spent() - spent}
 	if err != nil {
 		os.Stderr.WriteString(err.Error() + "\n")
 		os.Exit(1)
 	}
+	began, ended := <-begin, <-end
+	r := Report{Tries: tries, Lasted: ended.at.Sub(began.at), Spent: ended.spent - began.spent}
 	json.NewEncoder(os.Stdout).Encode(r) // a parent that has gone learns nothing
 	os.Exit(0)
 }
 
-// A Report counts the work of an attacker from the moment at which it was ready.
+// A moment is a time, and the processor time that this process has used until then.
+type moment struct {
+	at    time.Time
+	spent time.Duration
+}
+
+func now() moment { return moment{time.Now(), Spent()} }
+
+// A Report counts the work of an attacker from the moment at which it was ready until it was to stop.
 type Report struct {
 	Tries  int
 	Lasted time.Duration

@@ -22,7 +22,7 @@ func (h Honest) ratio(base Honest) (rate, latency float64) {
 const idle = 400 * time.Millisecond
 
 // Rounds measures an honest peer in rounds: without an attack, under it, and beside a process that burns the attacker's processor time, which is that of
-// this round. It reports medians of these ratios:
+// this round. It reports the median of each of these ratios over the rounds, and logs a line with the least and the greatest besides:
 //
 //	rate, latency                  under the attack, over the mean of the times without
 //	control-rate, control-latency  beside the burner, over the same
@@ -65,9 +65,14 @@ func Rounds(b *testing.B, start func() *Process, measure func() Honest) {
 		r = p.Stop(b)
 		note("µs/try", float64((Spent()-spent).Microseconds())/float64(max(r.Tries, 1)))
 	}
-	for name, list := range all {
+	line := b.Name()
+	for _, name := range [...]string{"rate", "latency", "control-rate", "control-latency", "net-rate", "net-latency", "cores", "tries/s", "µs/try"} {
+		list := all[name]
 		slices.Sort(list)
-		b.ReportMetric(list[len(list)/2], name)
+		median := list[len(list)/2]
+		b.ReportMetric(median, name)
+		line += fmt.Sprintf(" | %s %.4g (%.4g to %.4g)", name, median, list[0], list[len(list)-1])
 	}
+	b.Log(line)
 	b.ReportMetric(0, "ns/op")
 }
