@@ -18,28 +18,47 @@ import (
 // the ring ends with other weights, but the same ones on both ranks; loss in the sums lets the ranks differ, a little. Through
 // a parameter server the workers stay alike with any loss, and so do two hospitals whose models or differences a server averages. On each wire each run saves more bytes than the one before.
 func TestDemoInSmall(t *testing.T) {
-	if require.Race {
-		t.Skip("takes long with the race detector, which watches the same trainings in TestDemoLeavesNothingBehind and TestScripts/demo")
-	}
 	small := demo.Options{Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 12, Model: []int{256}, Seed: 1, Through: throughProxies}
-	runs := func(o demo.Options, wire string, want int, more float64) []demo.Result {
-		t.Helper()
-		o.Wires = []string{wire}
-		report, err := demo.Do(t.Context(), o, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(report.Runs) != want {
-			t.Fatalf("%d runs on %s, want %d", len(report.Runs), wire, want)
-		}
-		for i, r := range report.Runs[1:] {
-			if before := report.Runs[i]; r.Ratio <= more*before.Ratio {
-				t.Errorf("%s, %s: %.3g times fewer bytes than direct, the run before %.3g", r.Wire, r.Name, r.Ratio, before.Ratio)
-			}
-		}
-		return report.Runs
+	tiny := small
+	tiny.Model = []int{64}
+	if require.Race { // other tests have it watch gloo and pslite
+		tiny.Steps = 6
+		inSmallFederated(t, tiny)
+		inSmallByServer(t, tiny, "tensorflow", 2)
+		inSmallByServer(t, tiny, "nvflare", 10)
+		return
 	}
-	gloo := runs(small, "gloo", 4, 1.1)
+	inSmallGloo(t, small)
+	rounds := small
+	rounds.Steps = 90 // the first models have no earlier ones to differ from
+	inSmallFederated(t, rounds)
+	inSmallByServer(t, tiny, "tensorflow", 6)
+	inSmallByServer(t, tiny, "nvflare", 30)
+	small.All = true
+	inSmallPslite(t, small)
+}
+
+// inSmall runs the demo on a wire and returns its runs, want in number. Each saves more than more times the bytes of the one before, but for the few steps under the race detector.
+func inSmall(t *testing.T, o demo.Options, wire string, want int, more float64) []demo.Result {
+	t.Helper()
+	o.Wires = []string{wire}
+	report, err := demo.Do(t.Context(), o, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Runs) != want {
+		t.Fatalf("%d runs on %s, want %d", len(report.Runs), wire, want)
+	}
+	for i, r := range report.Runs[1:] {
+		if before := report.Runs[i]; r.Ratio <= more*before.Ratio && !require.Race {
+			t.Errorf("%s, %s: %.3g times fewer bytes than direct, the run before %.3g", r.Wire, r.Name, r.Ratio, before.Ratio)
+		}
+	}
+	return report.Runs
+}
+
+func inSmallGloo(t *testing.T, o demo.Options) {
+	gloo := inSmall(t, o, "gloo", 4, 1.1)
 	lossless, summands, sums := gloo[1], gloo[2], gloo[3]
 	if !lossless.SameAsDirect || !lossless.ReplicasIdentical {
 		t.Errorf("lossless coding has changed something: %+v", lossless)
@@ -50,32 +69,32 @@ func TestDemoInSmall(t *testing.T) {
 	if sums.ReplicasIdentical || sums.ReplicaDistance <= 0 || sums.ReplicaDistance >= 0.02 {
 		t.Errorf("loss in the sums: %+v", sums)
 	}
-	rounds := small
-	rounds.Steps = 90 // the first models have no earlier ones to differ from
-	federated := runs(rounds, "flower", 3, 1.1)
-	if r := federated[1]; !r.SameAsDirect || !r.ReplicasIdentical || r.Ratio < 1.5 {
+}
+
+func inSmallFederated(t *testing.T, o demo.Options) {
+	flower := inSmall(t, o, "flower", 3, 1.1)
+	if r := flower[1]; !r.SameAsDirect || !r.ReplicasIdentical || r.Ratio < 1.5 && !require.Race {
 		t.Errorf("lossless coding has changed something, or saves only %.3g times the bytes: %+v", r.Ratio, r)
 	}
-	if r := federated[2]; r.SameAsDirect || !r.ReplicasIdentical {
+	if r := flower[2]; r.SameAsDirect || !r.ReplicasIdentical {
 		t.Errorf("loss in the differences of models: %+v", r)
 	}
-	tiny := small
-	tiny.Model = []int{64}
-	for _, c := range []struct {
-		wire  string
-		steps int
-	}{{"tensorflow", 6}, {"nvflare", 30}} {
-		tiny.Steps = c.steps
-		got := runs(tiny, c.wire, 3, 1.1)
-		if r := got[1]; !r.SameAsDirect || !r.ReplicasIdentical {
-			t.Errorf("lossless coding has changed something: %+v", r)
-		}
-		if r := got[2]; r.SameAsDirect || !r.ReplicasIdentical || r.ReplicaDistance != 0 {
-			t.Errorf("loss on the way to the server or back: %+v", r)
-		}
+}
+
+// inSmallByServer runs the demo on a wire where loss is on the way to a server, on the way back, or both.
+func inSmallByServer(t *testing.T, o demo.Options, wire string, steps int) {
+	o.Steps = steps
+	got := inSmall(t, o, wire, 3, 1.1)
+	if r := got[1]; !r.SameAsDirect || !r.ReplicasIdentical {
+		t.Errorf("lossless coding has changed something: %+v", r)
 	}
-	small.All = true
-	server := runs(small, "pslite", 4, 1) // pushes lose from the first on: the last two differ by 3 %
+	if r := got[2]; r.SameAsDirect || !r.ReplicasIdentical || r.ReplicaDistance != 0 {
+		t.Errorf("loss on the way to the server or back: %+v", r)
+	}
+}
+
+func inSmallPslite(t *testing.T, o demo.Options) {
+	server := inSmall(t, o, "pslite", 4, 1) // pushes lose from the first on: the last two differ by 3 %
 	if r := server[1]; !r.SameAsDirect || !r.ReplicasIdentical {
 		t.Errorf("lossless coding has changed something: %+v", r)
 	}
