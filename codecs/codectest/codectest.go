@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -38,7 +37,6 @@ func Run(t *testing.T, c codecs.Codec, parse func(string) (codecs.Codec, error))
 			t.Run("unaligned", s.unaligned)
 			t.Run("unsuited", s.unsuitedLeavesState)
 			t.Run("corrupt", s.corrupt)
-			t.Run("concurrent", s.concurrent)
 			t.Run("feedback", s.feedback)
 		})
 	}
@@ -325,38 +323,4 @@ func (s suite) unsuitedLeavesState(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A Codec may be used from several goroutines; run with -race.
-func (s suite) concurrent(t *testing.T) {
-	const n = 2500
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			e, err := s.codec.NewEncoder(s.dtype, n)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			d, err := s.codec.NewDecoder(s.dtype, n)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			for step := range 4 {
-				src := Kinds()[(g+step)%len(Kinds())].Fill(s.dtype, n, uint64(g))
-				b, err := e.Append(nil, src)
-				if errors.Is(err, codecs.ErrUnsuited) {
-					continue
-				}
-				back := make([]byte, len(src))
-				if err := d.Decode(back, b); err != nil {
-					t.Error(err)
-				} else if !codecs.Lossy(s.codec) && !bytes.Equal(back, src) {
-					t.Error("coders of several goroutines disturb each other")
-				}
-			}
-		})
-	}
-	wg.Wait()
 }

@@ -56,7 +56,11 @@ func TestFake(t *testing.T) {
 	if how == "" {
 		t.Skip("run by TestBreachesAreNoticed")
 	}
-	t.Run("fakes", func(t *testing.T) { Run(t, &fake{breach: breach(how)}, parseFake) })
+	t.Run("fakes", func(t *testing.T) {
+		c := &fake{breach: breach(how)}
+		Run(t, c, parseFake)
+		Concurrent(t, c)
+	})
 }
 
 // The suite passes a codec that keeps all promises and fails each that breaks one.

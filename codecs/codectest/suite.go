@@ -26,22 +26,12 @@ type Suite[Config any] struct {
 	Elsewhere func(*testing.T) // checks them by an implementation that shares nothing with the package; nil: the package's Elsewhere does
 }
 
-// Test runs four subtests: Conformance runs the Configs through Run, Text checks texts and configurations, GoldenVectors
+// Test runs five subtests: Conformance runs the Configs through Run, Concurrent through the function of that name, Text checks texts and configurations, GoldenVectors
 // compares with the files of testdata, and GoldenVectorsElsewhere checks that an implementation which shares nothing with
 // the package makes the same files, or reads the same values from them.
 func (s Suite[Config]) Test(t *testing.T) {
-	t.Run("Conformance", func(t *testing.T) {
-		for _, config := range s.Configs {
-			c := s.Codec(t, config)
-			t.Run(c.String(), func(t *testing.T) {
-				if s.Kernels != nil && s.Kernels(config) {
-					asmtest.Each(t, func(t *testing.T) { Run(t, c, s.Parse) })
-				} else {
-					Run(t, c, s.Parse)
-				}
-			})
-		}
-	})
+	t.Run("Conformance", func(t *testing.T) { s.each(t, func(t *testing.T, c codecs.Codec) { Run(t, c, s.Parse) }) })
+	t.Run("Concurrent", func(t *testing.T) { s.each(t, Concurrent) })
 	t.Run("Text", func(t *testing.T) {
 		Texts(t, s.Parse, s.Texts, s.BadTexts...)
 		Refused(t, s.New, s.BadConfigs...)
@@ -62,6 +52,20 @@ func (s Suite[Config]) Test(t *testing.T) {
 		elsewhere = Elsewhere
 	}
 	t.Run("GoldenVectorsElsewhere", elsewhere)
+}
+
+// each calls f in a subtest for the codec of each of Configs, and for one that runs kernels in a subtest of that for each tier.
+func (s Suite[Config]) each(t *testing.T, f func(*testing.T, codecs.Codec)) {
+	for _, config := range s.Configs {
+		c := s.Codec(t, config)
+		t.Run(c.String(), func(t *testing.T) {
+			if s.Kernels != nil && s.Kernels(config) {
+				asmtest.Each(t, func(t *testing.T) { f(t, c) })
+			} else {
+				f(t, c)
+			}
+		})
+	}
 }
 
 // Bench runs BenchLossy of each of Benchmarks, in a subbenchmark of its text.

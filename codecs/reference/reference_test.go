@@ -66,7 +66,11 @@ func TestConformance(t *testing.T) {
 		{"3lc", "3lc(s=1.75,block=100)", true, floats[:2]},
 		{"int8", "int8", true, floats[2:3]},
 	} {
-		t.Run(c.name, func(t *testing.T) { codectest.Run(t, referenced{mustNew(t, c.text), c.begins, c.types}, nil) })
+		t.Run(c.name, func(t *testing.T) {
+			codec := referenced{mustNew(t, c.text), c.begins, c.types}
+			codectest.Run(t, codec, nil)
+			codectest.Concurrent(t, codec)
+		})
 	}
 }
 
