@@ -28,8 +28,8 @@ type tensorID struct {
 	key  string // of the rendezvous
 }
 
-// windows are as TensorFlow's are at first.
-var windows = &http.HTTP2Config{MaxReceiveBufferPerStream: 4 << 20, MaxReceiveBufferPerConnection: 4 << 20, MaxReadFrameSize: 1 << 20}
+// windows and the largest frame are as TensorFlow announces them at first.
+var windows = &http.HTTP2Config{MaxReceiveBufferPerStream: 4 << 20, MaxReceiveBufferPerConnection: 4 << 20, MaxReadFrameSize: 4 << 20}
 
 // plainHTTP2 is HTTP/2 in plain text, as gRPC speaks it, and nothing else.
 func plainHTTP2() *http.Protocols {
@@ -38,15 +38,47 @@ func plainHTTP2() *http.Protocols {
 	return p
 }
 
-// Serve answers the calls of connections of l until ctx is done. It closes l.
+// Serve answers the calls of connections of l until ctx is done, and returns when no call is being answered any more. It closes l.
 func (p *Process) Serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{Handler: p, Protocols: plainHTTP2(), HTTP2: windows, BaseContext: func(net.Listener) context.Context { return ctx }}
+	a := &answers{process: p}
+	s := &http.Server{Handler: a, Protocols: plainHTTP2(), HTTP2: windows, BaseContext: func(net.Listener) context.Context { return ctx }}
 	defer context.AfterFunc(ctx, func() { s.Close() })()
 	err := s.Serve(l)
+	s.Close() // ends the calls under way, if l has failed
+	a.end()
 	if ctx.Err() != nil {
 		return nil
 	}
 	return fmt.Errorf("tensorflowsim: %w", err)
+}
+
+// answers counts the calls that a process is answering, since http.Server.Close does not wait for them.
+type answers struct {
+	process *Process
+
+	mu    sync.Mutex
+	ended bool // no call is answered any more
+	calls sync.WaitGroup
+}
+
+func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	if a.ended {
+		a.mu.Unlock()
+		return
+	}
+	a.calls.Add(1)
+	a.mu.Unlock()
+	defer a.calls.Done()
+	a.process.ServeHTTP(w, r)
+}
+
+// end waits for the calls under way.
+func (a *answers) end() {
+	a.mu.Lock()
+	a.ended = true
+	a.mu.Unlock()
+	a.calls.Wait()
 }
 
 // Send has a tensor, a TensorProto, for the process that asks for its key in a step. The process that asks may come first. It gets the tensor once.

@@ -4,15 +4,29 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	sim "github.com/gradproxy/gradproxy/parser/tensorflow/tensorflowsim"
 )
 
 // serve has a process answer calls until the test is over, and returns it as its peers see it.
 func serve(t *testing.T, p *sim.Process) *sim.Peer {
+	t.Helper()
+	peer := sim.NewPeer(listen(t, p), nil)
+	t.Cleanup(peer.Close) // before the process ends
+	return peer
+}
+
+// listen has a process answer calls until the test is over, and returns its address.
+func listen(t *testing.T, p *sim.Process) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -21,15 +35,13 @@ func serve(t *testing.T, p *sim.Process) *sim.Peer {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Serve(ctx, l) }()
-	peer := sim.NewPeer(l.Addr().String(), nil)
 	t.Cleanup(func() {
-		peer.Close()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	return peer
+	return l.Addr().String()
 }
 
 // A tensor arrives as it was sent, whoever comes first, and a step runs in its session.
@@ -75,12 +87,110 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// A call for a tensor that never comes ends with its context.
+// All calls of a peer, also the first ones at the same time, travel on one connection, as those of a TensorFlow process to another do.
+func TestOneConnection(t *testing.T) {
+	const calls = 20
+	p := new(sim.Process)
+	addr := listen(t, p)
+	var dials atomic.Int32
+	peer := sim.NewPeer(addr, func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	})
+	defer peer.Close()
+	for step := range uint64(2) {
+		var all sync.WaitGroup
+		for i := range calls {
+			all.Go(func() {
+				if _, err := peer.Recv(t.Context(), step, fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for i := range calls {
+			p.Send(step, fmt.Sprint(i), nil)
+		}
+		all.Wait()
+	}
+	if n := dials.Load(); n != 1 {
+		t.Errorf("%d calls twice have made %d connections", calls, n)
+	}
+}
+
+// A call for a tensor that never comes ends with its context, at the process that waits for the tensor too.
 func TestCallEnds(t *testing.T) {
-	peer := serve(t, new(sim.Process))
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	answered := make(chan struct{})
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(answered)
+		r.Body = &counting{r.Body, r.ContentLength, cancel}
+		new(sim.Process).ServeHTTP(w, r)
+	})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	defer server.Close()
+	peer := sim.NewPeer(l.Addr().String(), nil)
+	defer peer.Close()
 	if _, err := peer.Recv(ctx, 1, "key"); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	<-answered
+}
+
+// A counting body calls whole when left bytes of it have been read.
+type counting struct {
+	io.ReadCloser
+	left  int64
+	whole func()
+}
+
+func (c *counting) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	if c.left -= int64(n); c.left == 0 {
+		c.whole()
+	}
+	return n, err
+}
+
+// A process ends after its answers to calls: while it answers one, Serve does not return.
+func TestServeWaitsForAnswers(t *testing.T) {
+	begun, released := make(chan struct{}), make(chan struct{})
+	p := &sim.Process{Run: func(ctx context.Context, _ string, _ uint64) error {
+		close(begun)
+		<-ctx.Done()
+		<-released
+		return ctx.Err()
+	}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Serve(ctx, l) }()
+	peer := sim.NewPeer(l.Addr().String(), nil)
+	defer peer.Close()
+	called := make(chan error, 1)
+	go func() { called <- peer.Run(t.Context(), "session-1", 1) }()
+	<-begun
+	cancel()
+	if err := <-called; err == nil { // its connection is closed
+		t.Error("a call has succeeded though its process ended")
+	}
+	select {
+	case <-ended:
+		close(released)
+		t.Fatal("the process has ended before its answer to a call")
+	case <-time.After(10 * time.Millisecond): // enough on most runs to see a process that does not wait
+	}
+	close(released)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
