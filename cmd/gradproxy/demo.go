@@ -30,8 +30,8 @@ DistributedDataParallel does with Gloo, a worker at each of two sites: directly,
 nothing, lose detail of gradients, and of their sums as well. Then as MXNet does with ps-lite, a parameter server at the
 other site: directly, and with loss of detail both ways. With --wire tensorflow there is a parameter server too, as TensorFlow
 has it. With --wire flower it is federated learning, as Flower does it: two hospitals behind one uplink, of 10 Mbit/s unless
---rate says otherwise, and a server that averages their models; with --wire nvflare as NVFlare does it, where the hospitals
-send by how much their weights have changed. Nothing needs to be installed or configured, no privileges are
+--rate says otherwise, and a server that averages their models; with --wire nvflare as NVFlare does it with its driver tcp,
+where the hospitals send by how much their weights have changed. Nothing needs to be installed or configured, no privileges are
 needed, and nothing leaves this machine. At the end it compares time, bytes, accuracy, and the weights, bit by bit. It takes
 less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 		Args: cobra.NoArgs,
@@ -84,7 +84,7 @@ func addDemoFlags(c *cobra.Command, o *demo.Options, rate *bitRate) {
 	f.BoolVar(&o.All, "all", false, "every run that there is to show on these wires, one of each method: some minutes")
 	f.StringArrayVar(&o.Codes, "codec", nil, "the proxies' codec in a run after the direct one: lossless, CODEC for gradients, or\n"+
 		"CODEC+CODEC for gradients and their results (sums on the wire of gloo, weights on others, where a\n"+
-		"single CODEC is for both; on flower it is the first one); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
+		"single CODEC is for both; flower takes only that); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
 		"on ps-lite "+strings.Join(demo.DefaultCodes("pslite"), ", ")+"; on others "+strings.Join(demo.DefaultCodes("flower"), ", "))
 }
 

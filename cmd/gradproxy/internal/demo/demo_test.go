@@ -311,6 +311,9 @@ func TestValidateListsEveryError(t *testing.T) {
 	if err := (Options{Wires: []string{"gloo", "gloo"}}).Validate(); err == nil {
 		t.Error("the same wire twice: no error")
 	}
+	if err := (Options{Wires: []string{"nvflare", "flower"}, Codes: []string{"int8+lossless"}}).Validate(); err == nil {
+		t.Error("two codecs on flower, where models travel both ways, are taken")
+	}
 	if err := (Options{}).Validate(); err != nil {
 		t.Errorf("the zero Options: %v", err)
 	}

@@ -183,6 +183,8 @@ func (o Options) checkRuns() error {
 			errs = append(errs, fmt.Errorf("run %q: %w", c, err))
 		} else if slices.Contains(o.Codes[:i], c) {
 			errs = append(errs, fmt.Errorf("run %q is named twice", c))
+		} else if strings.Contains(c, "+") && slices.Contains(o.Wires, "flower") {
+			errs = append(errs, fmt.Errorf("run %q: models travel both ways on flower: want one CODEC there", c))
 		}
 	}
 	return errors.Join(errs...)

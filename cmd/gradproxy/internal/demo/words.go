@@ -109,7 +109,7 @@ func (r Run) purpose() string {
 		case "pslite", "tensorflow":
 			return r.throughServer()
 		case "nvflare":
-			return "changes of the weights may lose detail on their way to the server, which later rounds make up for, and models travel as differences to those that the hospitals hold, once for both: both must end with the same weights"
+			return r.throughAverage()
 		case "flower":
 			return "models travel as differences to those that the other side holds, which may lose detail, and once for both hospitals: both must end with the same weights"
 		}
@@ -131,6 +131,18 @@ func (r Run) throughServer() string {
 		back = "weights come back as differences to those that the processes hold, which may lose detail too"
 	}
 	return to + "; " + back + ": both processes must end with the same weights"
+}
+
+// throughAverage is the purpose of a run with loss in changes of the weights, on the way to a server that adds their mean, or in models on the way back.
+func (r Run) throughAverage() string {
+	to, back := "changes of the weights arrive exactly", "models come back exactly"
+	if lossy(r.Gradients) {
+		to = "changes of the weights may lose detail on their way to the server, which later rounds make up for"
+	}
+	if lossy(r.State) {
+		back = "models come back as differences to those that the hospitals hold, which may lose detail, once for both"
+	}
+	return to + "; " + back + ": both must end with the same weights"
 }
 
 // layout describes the places of the processes on a wire, and the wire's framework.

@@ -67,6 +67,23 @@ func TestIntroduction(t *testing.T) {
 	}
 }
 
+// Where the loss is, the purpose of a run says.
+func TestPurposeOfTwoCodecs(t *testing.T) {
+	for _, c := range []struct {
+		wire, code, to, back string
+	}{
+		{"nvflare", "int8", "weights may lose detail on their way", "models come back as differences"},
+		{"nvflare", "lossless+int4", "weights arrive exactly", "models come back as differences"},
+		{"nvflare", "int4+lossless", "weights may lose detail on their way", "models come back exactly"},
+		{"pslite", "lossless+int4", "gradients arrive exactly", "weights come back as differences"},
+		{"tensorflow", "int4+lossless", "gradients may lose detail on their way", "weights come back exactly"},
+	} {
+		if got := newRun(c.wire, c.code).purpose(); !strings.Contains(got, c.to) || !strings.Contains(got, c.back) {
+			t.Errorf("%s, %s: %s", c.wire, c.code, got)
+		}
+	}
+}
+
 func TestWrapKeepsEveryWord(t *testing.T) {
 	for _, c := range []struct {
 		text  string
