@@ -24,11 +24,12 @@ import (
 func TestAdviseOnAJob(t *testing.T) {
 	for wire, roles := range map[string][]string{"pslite": {"gradient", "state"}, "gloo": {"gradient"}} {
 		t.Run(wire, func(t *testing.T) {
-			if require.Race && wire == "pslite" {
-				t.Skip("takes long with the race detector, which watches such a job in TestWhatIfAgreesWithALiveRun")
+			steps, enough := 60, true
+			if require.Race && wire == "pslite" { // a step takes long there; after so few, no codec is advised yet
+				steps, enough = 10, false
 			}
 			told := map[string]bool{}
-			runAsked(t, wire, "lossless", 60, []string{"int8", "int4"}, func(s *pair.Site) {
+			runAsked(t, wire, "lossless", steps, []string{"int8", "int4"}, func(s *pair.Site) {
 				address := serveAdmin(t, s)
 				text, object := answer(t, "advise", "--admin", address), answer(t, "advise", "--json", "--admin", address)
 				var a advise.Advice
@@ -36,16 +37,16 @@ func TestAdviseOnAJob(t *testing.T) {
 					t.Fatalf("%v: %s", err, object)
 				}
 				for _, c := range a.Choices {
-					if c.Codec == "" {
+					if c.Codec == "" && enough {
 						t.Errorf("no codec for %s: %s", c.Role, c.Why)
 					}
 					told[c.Role] = true
 					why, _, _ := strings.Cut(c.Why, ", and takes") // a share of the time that has passed
-					if !strings.Contains(text, why) || !strings.Contains(c.Why, "relative error") || len(c.Options) != 2 {
+					if !strings.Contains(text, why) || enough && !strings.Contains(c.Why, "relative error") || len(c.Options) != 2 {
 						t.Errorf("%s for %s: %q with %d options in:\n%s", c.Codec, c.Role, c.Why, len(c.Options), text)
 					}
 				}
-				if len(a.Choices) > 0 && (a.YAML == "" || !strings.HasSuffix(text, a.YAML)) {
+				if enough && len(a.Choices) > 0 && (a.YAML == "" || !strings.HasSuffix(text, a.YAML)) {
 					t.Errorf("no rules, or others than in JSON:\n%s", text)
 				}
 				checkRules(t, a.YAML)
