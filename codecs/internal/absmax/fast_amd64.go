@@ -14,7 +14,7 @@ const (
 
 // of returns the largest magnitude of x's first n values, as bits: of as many as a kernel takes.
 //
-// Figures: int8 without feedback encodes at 0.30 and 0.29 of its speed without it.
+// Without this kernel int8 without feedback encodes at 0.30 (AVX-512) and 0.29 (AVX2) of its speed.
 func of(x []float32) (bits uint32, n int) {
 	n = len(x) &^ (tile - 1)
 	if n == 0 || simd.Use() < simd.AVX2 {
@@ -27,7 +27,7 @@ func of(x []float32) (bits uint32, n int) {
 
 // ofSum does so for sums. e is as long as x.
 //
-// Figures: int8 encodes at 0.67 and 0.70 of its speed without it and eachOfSum, 3lc at 0.73 and 0.71.
+// Without this kernel and eachOfSum int8 encodes at 0.67 (AVX-512) and 0.70 (AVX2) of its speed, 3lc at 0.73 and 0.71.
 func ofSum(x, e []float32) (bits uint32, n int) {
 	n = len(x) &^ (tile - 1)
 	if n == 0 || simd.Use() < simd.AVX2 {

@@ -9,13 +9,13 @@
 //	codecs/lossless            lossless encodes at 0.84, lossless(level=fast) at 0.38, of bfloat16 at 0.31
 //	codecs/internal/magnitude  topk encodes at 0.31, topk(threshold=sampled) at 0.24
 //	codecs/internal/absmax     3lc, int8 and int4 encode at 0.68
-//	codecs/keys                topk encodes at 0.89, without feedback at 0.74, topk(threshold=sampled) at 0.70
 //	codecs/countsketch         a sketch of 5 rows takes values in at 0.43 of its speed and answers at 0.37
 //	tensor                     the content check runs at 0.14, int8 of bfloat16 encodes at 0.70
 //
-// Beside the function that calls a kernel stands the same for this kernel alone, measured on Zen 4: with AVX-512 and with AVX2 (GODEBUG=cpu.avx512f=off). Of each
-// the best of two to seven runs counts, with the kernel and without it in turn, of gradproxy bench codecs --rounds 7 --mib 32, with --warmup 200 on cnn and without feedback on normal.
-// The kernel of roundBrainTiles is kept for a codec whose speed that page leaves out.
+// The function that calls a kernel says how fast a codec is without this kernel alone, with AVX-512 and with AVX2 (GODEBUG=cpu.avx512f=off), measured
+// on Zen 4: without a kernel that makes it twice as fast, at 0.5 of its speed. Of each the best of two to seven runs counts, with the kernel and
+// without it in turn, of gradproxy bench codecs --rounds 7 --mib 32, with --warmup 200 on cnn and without feedback on normal. The kernels of
+// codecs/keys were measured so only. The kernel of roundBrainTiles is kept for a codec whose speed that page leaves out.
 package asm
 
 //go:generate go -C gen run . ../../../..
