@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"flag"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 // Programs are attached to cgroups of processes, so clients in these tests are processes of their own: this test binary
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 		obey()
 		return
 	}
-	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
+	require.ManyAtOnce()
 	os.Exit(m.Run())
 }
 

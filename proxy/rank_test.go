@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"flag"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy/internal/attacktest"
@@ -15,7 +14,6 @@ var locks ranktest.Watcher
 // All tests of this package run with their ranked locks watched, and fail together if one was taken out of order.
 func TestMain(m *testing.M) {
 	attacktest.Main(attacks())
-	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
 	ranktest.Main(m, &locks)
 }
 

@@ -5,7 +5,6 @@ package probe
 import (
 	"bufio"
 	"embed"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -57,7 +56,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
+	require.ManyAtOnce()
 	code := m.Run()
 	os.RemoveAll(scratch)
 	os.Exit(code)

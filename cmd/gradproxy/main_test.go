@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -19,11 +18,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/require/freeport"
 )
 
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
+	require.ManyAtOnce()
 	testscript.Main(m, map[string]func(){"gradproxy": main})
 }
 

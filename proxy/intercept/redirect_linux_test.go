@@ -3,7 +3,6 @@ package intercept
 import (
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
@@ -26,7 +26,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
+	require.ManyAtOnce()
 	os.Exit(m.Run())
 }
 

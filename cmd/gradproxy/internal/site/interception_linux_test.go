@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"net/netip"
@@ -153,7 +152,7 @@ func TestMain(m *testing.M) {
 		ping(netip.MustParseAddrPort(address))
 		return
 	}
-	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
+	require.ManyAtOnce()
 	os.Exit(m.Run())
 }
 

@@ -2,7 +2,6 @@
 package ranktest
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 )
 
@@ -32,12 +32,9 @@ type hold struct {
 	rank      rank.Rank
 }
 
-// atOnce is how many parallel tests run at once, on any number of cores: they wait for most of their time.
-const atOnce = "8"
-
 // Main runs a package's tests with all ranked locks watched by w, and fails them together if one was taken out of order.
 func Main(m *testing.M, w *Watcher) {
-	flag.Set("test.parallel", atOnce) // go test -parallel has the last word: m.Run reads it
+	require.ManyAtOnce()
 	rank.Watch = w.Watch
 	code := m.Run()
 	if wrong := w.Wrong(); wrong != "" {
