@@ -197,9 +197,12 @@ func TestHalfOpenBounds(t *testing.T) {
 }
 
 // gated returns a gate once a connection is up, the other end's sealer, and the data that comes.
-func gated(t testing.TB) (g *recordGate, seal *sealer, came *[]string) {
+func gated(t testing.TB) (g *recordGate, seal *sealer, came *[]string) { return gatedOver(t, nil) }
+
+// gatedOver is gated where datagrams come by a connection.
+func gatedOver(t testing.TB, c *udp.Conn) (g *recordGate, seal *sealer, came *[]string) {
 	client, server := suitePair(t, suiteAES256)
-	g, came = &recordGate{}, new([]string)
+	g, came = &recordGate{Conn: c}, new([]string)
 	g.secured.Store(true)
 	g.settled.Store(true)
 	g.openBy(&server.keys.Load().open, func(packets []packetCame) {
@@ -436,6 +439,54 @@ func TestRoomIsShared(t *testing.T) {
 	r.leave(links[0])
 	if got := r.more(third); got != datagramWindow {
 		t.Errorf("it has %d bytes where %d are free", got, r.size-links[1])
+	}
+}
+
+// TestForgedDatagramsWakeNoReader: once a carrier is up, the accepting side drops impossible datagrams before its reader sees them: the reader's next datagram is the honest one
+// behind them.
+func TestForgedDatagramsWakeNoReader(t *testing.T) {
+	ln, err := udp.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	near, err := udp.Dial(ctx, ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	g, seal, came := gatedOver(t, far.(*udp.Conn))
+	forged := [][]byte{plaintext(dtlsAlert, 9, 1, 0), plaintext(dtlsHandshake, 9, make([]byte, 100)...), dtlsRecord(dataEpoch, maxAhead, string(make([]byte, 100)))}
+	honest := sealed(t, seal, dtlsData, "honest")
+	for _, d := range append(forged, honest) {
+		if _, err := near.Write(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	far.SetReadDeadline(time.Now().Add(time.Minute))
+	d, mark, _, err := g.Next()
+	if err != nil || string(d) != string(honest) {
+		t.Fatalf("the reader was woken by %x, %v", d, err)
+	}
+	g.admit(make([]byte, len(d)), d, mark)
+	g.handOn()
+	if len(*came) != 1 || (*came)[0] != "honest" {
+		t.Errorf("%q came of the honest datagram", *came)
+	}
+	const header = 20 + 8 // of IPv4 and UDP
+	want := uint64(header + len(honest))
+	for _, d := range forged {
+		want += uint64(header + len(d))
+	}
+	if _, received := g.Network(); received != want {
+		t.Errorf("%d bytes were counted of %d that came", received, want)
 	}
 }
 

@@ -154,13 +154,13 @@ func (c *Conn) passes(a arrived) bool {
 
 // put gives an accepted connection datagrams, whose memory, if they have any, is its own from then on. They are lost if too many wait.
 func (c *Conn) put(a arrived) {
+	c.count(&a)
 	if c.queued.Load() > c.room.Load() || !c.passes(a) {
 		if a.buffer != nil {
 			a.buffer.release()
 		}
 		return
 	}
-	c.count(&a)
 	if a.buffer == nil {
 		a.buffer = newBuffer(len(a.rest))
 		a.rest = a.buffer.data[:copy(a.buffer.data, a.rest)]
@@ -205,7 +205,7 @@ func (c *Conn) SetAlone(alone bool) {
 	c.way.mu.Unlock()
 }
 
-// Network returns how many bytes of IP packets have left and come.
+// Network returns how many bytes of IP packets have left and come, the ones included that were dropped where they arrived.
 func (c *Conn) Network() (sent, received uint64) {
 	each := uint64(ip6Header + udpHeader)
 	if c.remote.Load().Addr().Unmap().Is4() {

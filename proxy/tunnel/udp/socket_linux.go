@@ -98,12 +98,12 @@ func sourceOf(oob []byte) []byte {
 }
 
 // arrival returns the length of the datagrams that one read brought, 0 if it brought one, and their mark, which they have in common: the kernel
-// joins no others.
+// joins no others. Messages of which one is cut off say nothing.
 func arrival(oob []byte) (each int, mark Mark) {
 	for len(oob) > 0 {
 		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
 		if err != nil {
-			break
+			return 0, 0
 		}
 		switch oob = rest; {
 		case h.Level == unix.SOL_UDP && h.Type == unix.UDP_GRO && len(data) >= 4:

@@ -2,6 +2,7 @@ package udp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 	"unsafe"
@@ -95,6 +96,23 @@ func TestDatagramsAreCutHere(t *testing.T) {
 	for _, want := range []string{"abcd", "efgh", "i"} {
 		if n, err := server.Read(b); !bytes.Equal(b[:n], []byte(want)) {
 			t.Errorf("%q, %v, want %q", b[:n], err, want)
+		}
+	}
+}
+
+// TestArrival: the control messages of a read say its datagrams' length and mark, and nothing if one of them is cut off.
+func TestArrival(t *testing.T) {
+	oob, data := control(nil, unix.SOL_UDP, unix.UDP_GRO, 4)
+	binary.NativeEndian.PutUint32(data, 1200)
+	first := len(oob)
+	oob, data = control(oob, unix.IPPROTO_IP, unix.IP_TOS, 1)
+	data[0] = byte(MarkBits)
+	if each, mark := arrival(oob); each != 1200 || mark != MarkBits {
+		t.Errorf("%d bytes each, mark %d, want 1200 and %d", each, mark, MarkBits)
+	}
+	for n := first + 1; n < first+unix.CmsgLen(1); n++ {
+		if each, mark := arrival(oob[:n]); each != 0 || mark != 0 {
+			t.Errorf("%d bytes each, mark %d by messages of which %d bytes are missing", each, mark, len(oob)-n)
 		}
 	}
 }
