@@ -120,6 +120,7 @@
 //	gather, lazy, schedule, writer, alarms         a carrier takes from the queues and writes
 //	credit, opening, receive, records              a record has come
 //	life, reader, read, write, open, incoming      a session begins and fails; a carrier reads; a stream is used, opened and answered
+//	starts, halfopen                               handshakes that begin at a rate, and connections whose handshake is not over
 //	endpoint, peer                                 the sites and their sessions
 //	answer, rival, silence, watch, handshake, dial a peer's openings, its signs of life, and its carriers
 //	relief, accept, stats, tunnel                  all peers together

@@ -106,7 +106,7 @@ func (o *opener) plausible(b []byte) bool {
 	return word>>48 == dataEpoch && len(b) >= dtlsHeader+suiteTag && number < maxSealed && number < next+maxAhead && number+dtlsReplayWindow >= next
 }
 
-// authentic reports whether a record is, which it leaves as it is.
+// authentic reports whether the other end has sealed a record. It does not change the record.
 func (o *opener) authentic(b []byte) bool {
 	if !o.plausible(b) {
 		return false

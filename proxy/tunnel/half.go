@@ -84,7 +84,7 @@ func (h *recvHalf) received() uint64 {
 	return h.have
 }
 
-// shift takes the first chunk out of the lih.
+// shift takes the first chunk out of the list.
 func (h *recvHalf) shift() {
 	ch := h.first
 	if h.first = ch.next; h.first == nil {

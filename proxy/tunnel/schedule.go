@@ -11,6 +11,7 @@ import (
 // A small chunk of a stream that has little under way goes to the express carrier, the first one, and so
 // overtakes the bytes of other streams in the sockets of the others. A stream with more under way would gain
 // nothing, since its bytes are put in order again: it goes with the bulk, so that the express stays empty.
+
 // next fills c.out and c.big with the records that c sends next; false: there are none.
 func (s *session) next(c *carrier) bool {
 	c.out, c.big = c.out[:0], nil
