@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -70,6 +71,28 @@ func stalled(wrote *atomic.Int64) {
 	}
 }
 
+// held returns the bytes of a proxy's buffers that are in use, and the ones that are paid for, at a time when none was taken or given back.
+func held(p *Proxy) (inUse, paid int64) {
+	inUse, paid = p.env.Buffers.InUse(), p.env.Sending.Used()
+	for before := paid - 1; before != paid; {
+		before, inUse, paid = paid, p.env.Buffers.InUse(), p.env.Sending.Used()
+	}
+	return inUse, paid
+}
+
+// writeCounted writes a stream and its end, and counts its writes.
+func writeCounted(t *testing.T, c *net.TCPConn, stream []byte, wrote *atomic.Int64) {
+	for len(stream) > 0 {
+		n, err := c.Write(stream[:min(len(stream), 64<<10)])
+		if stream = stream[n:]; err != nil {
+			t.Error(err)
+			return
+		}
+		wrote.Add(1)
+	}
+	c.CloseWrite()
+}
+
 // Many connections, whose readers read nothing until their writers can write no more, share little memory: it suffices, and
 // all bytes arrive.
 func TestMemoryIsBounded(t *testing.T) {
@@ -100,17 +123,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				client, server := p.connect(t)
 				server.SetReadBuffer(p.narrow)
 				stream := streams[i%len(streams)]
-				writers.Go(func() {
-					for rest := stream; len(rest) > 0; {
-						n, err := client.Write(rest[:min(len(rest), 64<<10)])
-						if rest = rest[n:]; err != nil {
-							t.Error(err)
-							return
-						}
-						wrote.Add(1)
-					}
-					client.CloseWrite()
-				})
+				writers.Go(func() { writeCounted(t, client, stream, &wrote) })
 				all.Go(func() {
 					<-read
 					got, err := io.ReadAll(server)
@@ -122,11 +135,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				})
 			}
 			stalled(&wrote)
-			inUse, used := p.near.env.Buffers.InUse(), p.near.env.Sending.Used()
-			for before := used - 1; before != used; { // none was taken or given back meanwhile
-				before, inUse, used = used, p.near.env.Buffers.InUse(), p.near.env.Sending.Used()
-			}
-			if c.near > 1<<20 && inUse > used {
+			if inUse, used := held(p.near); c.near > 1<<20 && inUse > used {
 				t.Errorf("%d bytes of buffers are in use, and %d paid for, where there was memory enough", inUse, used)
 			}
 			close(read)
