@@ -24,7 +24,8 @@ func runBench(args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-// The rows that docs/data/vectors.json has, of which the plot in docs/codecs.md and the one of integration/cmd/codecplot are drawn, are the command's own.
+// Rows of three codecs in docs/data/vectors.json, of which the plot in docs/codecs.md and the one of integration/cmd/codecplot are drawn, are the command's own. The other codecs
+// would take long.
 func TestBenchCodecsMakesVectors(t *testing.T) {
 	b, err := os.ReadFile("../../docs/data/vectors.json")
 	if err != nil {
