@@ -25,13 +25,13 @@ type Announcement struct {
 
 // Content returns the content of the stream that announces the arrays.
 func (a *Announcement) Content() []byte {
+	object, class := byte(announcesNumPy), "numpy.ndarray"
+	if a.Torch {
+		object, class = announcesTorch, "torch.Tensor"
+	}
 	data := Map{}
 	for i, n := range a.Names {
-		data = append(data, n, Map{"__fobs_type__", "numpy.ndarray", "__fobs_data__", Map{"type", "ref", "data", item(i)}})
-	}
-	object := byte(announcesNumPy)
-	if a.Torch {
-		object = announcesTorch
+		data = append(data, n, Map{"__fobs_type__", class, "__fobs_data__", Map{"type", "ref", "data", item(i)}})
 	}
 	text := fmt.Sprintf(`{"fqcn": "x", "ref_id": "%s"}`, a.Ref)
 	return append(Section(MarkerValue, 0, Pack(Map{"__fobs_type__", "Shareable", "__fobs_data__", Map{
