@@ -15,8 +15,9 @@ import (
 	"github.com/gradproxy/gradproxy/parser/tensorflow/tensorflowsim"
 )
 
-// synchronized trains as TensorFlow's SyncReplicasOptimizer does, on the wire of TensorFlow: the workers at the near site, the parameter server at the far one. Each pulls the
-// other's tensors. Workers call the server on connections of their own, and the server calls each worker on another.
+// synchronized trains on the wire of TensorFlow, with the exchange of its SyncReplicasOptimizer: the workers at the near site, the parameter server at the far one. Each pulls the
+// other's tensors. Workers call the server on connections of their own, and the server calls each worker on another. A worker's step ends when the mean of all workers' gradients
+// is applied, which the server does by itself: in TensorFlow the first worker has it done, and hands out tokens for the next step.
 func synchronized(ctx context.Context, r *run) (trained, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	j := &tfJob{run: r, model: r.model(0), optimizer: train.SGD{Rate: rate, Momentum: momentum}, gradients: make([][][]float32, ranks), applied: make(chan struct{})}
