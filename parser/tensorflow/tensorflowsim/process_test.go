@@ -87,7 +87,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// All calls of a peer, also the first ones at the same time, travel on one connection, as those of a TensorFlow process to another do.
+// All calls of a peer, also if the first begin at the same time, travel on one connection, as between two processes of TensorFlow.
 func TestOneConnection(t *testing.T) {
 	const calls = 20
 	p := new(sim.Process)
