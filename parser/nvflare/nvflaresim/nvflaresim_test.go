@@ -171,3 +171,15 @@ func TestClientIsStopped(t *testing.T) {
 		t.Error("a client ends well, though it is told to stop")
 	}
 }
+
+// An announcement names the class of its arrays in NVFlare, by the container of their files.
+func TestAnnouncementNamesClass(t *testing.T) {
+	for torch, class := range map[bool]string{false: "numpy.ndarray", true: "torch.Tensor"} {
+		a := sim.Announcement{Task: sim.Train, Kind: sim.Weights, Ref: "ref-1", Torch: torch, Names: []string{"w"}}
+		for _, name := range []string{"numpy.ndarray", "torch.Tensor"} {
+			if got := bytes.Contains(a.Content(), []byte(name)); got != (name == class) {
+				t.Errorf("torch %v: the announcement names %s: %v", torch, name, got)
+			}
+		}
+	}
+}
