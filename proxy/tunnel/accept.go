@@ -52,7 +52,9 @@ func (e *Endpoint) welcome(raw net.Conn) {
 	}
 	p, err := e.attend(raw, half, limit)
 	if err == nil {
-		half.prove(raw)
+		source := sourceOf(raw.RemoteAddr())
+		e.halfOpen.prove(source) // whichever carrier the peer takes next
+		e.halfOpenDatagrams.prove(source)
 		return
 	}
 	raw.Close()
@@ -77,19 +79,19 @@ func (e *Endpoint) attend(raw net.Conn, half *halfOpen, limit int) (*peer, error
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the first byte: %w", err)
 	}
-	if err := half.start(e.ctx, w); err != nil {
+	if err := half.begin(e.ctx, w); err != nil {
 		return nil, err
 	}
 	return e.answer(e.ctx, raw)
 }
 
 // An awaiter is a connection that can wait for its first byte without taking it. The methods of a net.Conn that end a Read end its wait.
-type awaiter interface{ awaitFirst() error }
+type awaiter interface{ AwaitFirst() error }
 
 // awaitFirst waits for the first byte of a connection, and leaves it there. It does not wait where the connection cannot.
 func awaitFirst(conn net.Conn) error {
 	if c, ok := conn.(awaiter); ok {
-		return c.awaitFirst()
+		return c.AwaitFirst()
 	}
 	return peekFirst(conn)
 }

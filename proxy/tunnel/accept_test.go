@@ -49,7 +49,7 @@ func TestHalfOpenOfOneEach(t *testing.T) {
 	stayed := 0
 	for try := range tries {
 		var h halfOpen
-		h.prove(&from{address: net.TCPAddrFromAddrPort(netip.MustParseAddrPort("198.51.100.1:1"))})
+		h.prove(netip.MustParseAddr("198.51.100.1"))
 		known, honest := enter(&h, "::ffff:198.51.100.1"), enter(&h, "2001:db8::1")
 		for i := range 2 * limit {
 			enter(&h, fmt.Sprintf("2001:db8:%x:%x::1", 1+try, 1+i))
@@ -70,7 +70,7 @@ func TestHalfOpenOfOneEach(t *testing.T) {
 func TestProvedSourcesAreBounded(t *testing.T) {
 	var h halfOpen
 	for i := range 2 * maxProved {
-		h.prove(&from{address: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(fmt.Sprintf("[2001:db8:0:%x::1]:1", i)))})
+		h.prove(netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::", i)))
 	}
 	if last := netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::", 2*maxProved-1)); len(h.proved) != maxProved || h.proved[last] == 0 {
 		t.Errorf("%d sources are remembered, the last one: %v", len(h.proved), h.proved[last] != 0)

@@ -119,7 +119,7 @@ type fabricConn struct {
 }
 
 func (c *fabricConn) Read(p []byte) (int, error)  { return c.r.read(p) }
-func (c *fabricConn) awaitFirst() error           { _, err := c.r.read(nil); return err }
+func (c *fabricConn) AwaitFirst() error           { _, err := c.r.read(nil); return err }
 func (c *fabricConn) Write(p []byte) (int, error) { return c.w.write(p) }
 
 // tryWrite takes all, a part, or nothing.

@@ -6,10 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Handshakes that are under way at once, of one source (an address; an IPv6 network of 64 bits) and of all.
-// One too many ends the oldest of the source that has most: an honest one takes two round trips, the others wait for their end, and
+// One too many ends the oldest of the source that has most: an honest one takes two round trips and what it waits for its start, the others wait for their end, and
 // a source with many handshakes must not end those of a far one with few. Of sources with equally many chance names one, since the
 // oldest would be the one with the longest round trip. The sources from which peers have come before are ended last.
 const (
@@ -25,7 +26,9 @@ type halfOpen struct {
 	ranks   [2][maxHalfOpenSource + 1][]*source // of sources, by proved and the number of connections
 	proved  map[netip.Addr]uint64               // sources of peers whose handshakes succeeded, and the number of the last success
 	proofs  uint64                              // successes
-	starts  [2]starts                           // of their handshakes, by proved
+
+	datagrams bool      // handshakes are over datagrams
+	starts    [2]starts // of handshakes, by proved
 }
 
 // A source has connections under way.
@@ -34,6 +37,7 @@ type source struct {
 	proved  int        // 1: a peer has come from it before
 	conns   []*waiting // oldest first
 	at      int        // index in its rank
+	line    line       // of starts
 }
 
 // A waiting is a connection whose handshake is not over.
@@ -41,6 +45,7 @@ type waiting struct {
 	conn   net.Conn
 	source *source
 	gone   chan struct{} // closed when it is taken out
+	start  start
 }
 
 // enter adds conn, ending another if there are limit already, or too many of its source. The caller must leave.
@@ -74,12 +79,60 @@ func (h *halfOpen) enter(conn net.Conn, limit int) *waiting {
 	return w
 }
 
-// start waits until the handshake of a connection may begin.
-func (h *halfOpen) start(ctx context.Context, w *waiting) error {
+// begin waits until the handshake of a connection may begin.
+func (h *halfOpen) begin(ctx context.Context, w *waiting) error {
 	h.mu.Lock()
-	proved := w.source.proved
+	select {
+	case <-w.gone:
+		h.mu.Unlock()
+		return errCrowdedOut
+	default:
+	}
+	of := &h.starts[w.source.proved]
+	if len(of.lines) == 0 && of.take(time.Now(), period(h.datagrams)) {
+		w.start.begun = true
+		h.mu.Unlock()
+		return nil
+	}
+	w.start.come = make(chan struct{})
+	h.queue(w)
 	h.mu.Unlock()
-	return h.starts[proved].wait(ctx, w.source.address, w.gone)
+	patience := time.NewTimer(handshakePatience)
+	defer patience.Stop()
+	err := errNotBegun
+	select {
+	case <-w.start.come:
+		return nil
+	case <-w.gone:
+		return errCrowdedOut
+	case <-patience.C:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.start.begun { // at the last moment
+		return nil
+	}
+	h.starts[w.source.proved].remove(&w.start)
+	return err
+}
+
+// queue has a connection wait for its start. mu is held.
+func (h *halfOpen) queue(w *waiting) {
+	proved := w.source.proved
+	h.starts[proved].add(&w.source.line, &w.start)
+	h.arm(proved)
+}
+
+// arm has the next start come when it is due. mu is held.
+func (h *halfOpen) arm(proved int) {
+	h.starts[proved].arm(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.starts[proved].give(period(h.datagrams))
+		h.arm(proved)
+	})
 }
 
 // leave takes a connection out.
@@ -96,6 +149,7 @@ func (h *halfOpen) drop(w *waiting) {
 	if i < 0 {
 		return
 	}
+	h.starts[s.proved].remove(&w.start)
 	h.unrank(s)
 	s.conns = slices.Delete(s.conns, i, i+1)
 	h.n--
@@ -136,16 +190,32 @@ func (h *halfOpen) largest() *source {
 	panic("tunnel: no handshake is under way")
 }
 
-// endOldest ends the oldest handshake of a source. mu is held.
+// endOldest ends the oldest connection of a source. mu is held.
 func (h *halfOpen) endOldest(s *source) {
 	w := s.conns[0]
 	w.conn.Close()
 	h.drop(w)
 }
 
-// prove notes that a peer has come from conn's source.
-func (h *halfOpen) prove(conn net.Conn) {
-	address := sourceOf(conn.RemoteAddr())
+// promote notes of a source with connections that a peer has come from it. mu is held.
+func (h *halfOpen) promote(s *source) {
+	var waits []*waiting
+	for _, w := range s.conns {
+		if w.start.line != nil {
+			waits = append(waits, w)
+			h.starts[0].remove(&w.start)
+		}
+	}
+	h.unrank(s)
+	s.proved = 1
+	h.rank(s)
+	for _, w := range waits {
+		h.queue(w)
+	}
+}
+
+// prove notes that a peer has come from a source.
+func (h *halfOpen) prove(address netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.proved == nil {
@@ -154,9 +224,7 @@ func (h *halfOpen) prove(conn net.Conn) {
 	h.proofs++
 	h.proved[address] = h.proofs
 	if s := h.sources[address]; s != nil && s.proved == 0 {
-		h.unrank(s)
-		s.proved = 1
-		h.rank(s)
+		h.promote(s)
 	}
 	if len(h.proved) <= maxProved {
 		return

@@ -33,7 +33,6 @@ func TestLocksAreWatched(t *testing.T) {
 		"halfOpen.mu":      {&new(halfOpen).mu, rank.Innermost},
 		"identityStore.mu": {&new(identityStore).mu, rank.Innermost},
 		"openings.mu":      {&new(openings).mu, rank.Innermost},
-		"starts.mu":        {&new(starts).mu, rank.Innermost},
 		"opener.mu":        {&new(opener).mu, rank.Innermost},
 		"recordRoom.mu":    {&new(recordRoom).mu, rank.Innermost},
 		"sealer.mu":        {&new(sealer).mu, rank.Innermost},

@@ -1,20 +1,21 @@
 package tunnel
 
 import (
-	"context"
 	"errors"
-	"net/netip"
+	"math/rand/v2"
+	"runtime"
 	"time"
 )
 
 // A handshake costs about 0.5 ms of processor time over TLS, of which the host that begins it needs to spend next to none, because it can send the same first message
-// again and again. So handshakes begin at a rate, in turn by source: a source with a hundred of them waits no shorter than a source with one. Sources from which
-// peers have come before have a rate of their own. A connection asks for its start with its first byte, so that one that says nothing begins no handshake.
+// again and again. So handshakes begin at a rate. Chance names the next source
+// with some to begin, and the next of that source's connections: the far end of the oldest would be about to give up. Sources from which peers have come before have a rate of their own. A connection asks for its start with its first
+// byte, so that one that says nothing begins no handshake.
 const (
 	handshakesFirst   = 64                    // at once
-	handshakesEvery   = 10 * time.Millisecond // after these
+	handshakesEvery   = 10 * time.Millisecond // after these, for each processor
 	datagramsEvery    = 20 * time.Millisecond // the same over datagrams, where a handshake costs more
-	handshakePatience = handshakeWithin       // how long a connection waits for its start
+	handshakePatience = handshakeWithin / 2   // how long a connection waits for its start; the far end gives up after handshakeWithin
 )
 
 var (
@@ -22,61 +23,39 @@ var (
 	errNotBegun   = errors.New("its handshake did not begin in time: too many others waited")
 )
 
-// starts are handshakes that may begin, and others that wait for that. The zero starts is ready for use.
+// starts are of handshakes that may begin at a rate, and of others that wait for it. The zero starts is ready for use; the caller has its lock.
 type starts struct {
-	every time.Duration // from one to the next; 0: handshakesEvery
-
-	mu    innermostLock
 	ready time.Time // when the next one may begin. As many more may as this lies in the past
 	began uint64    // handshakes
 	armed bool      // a timer runs
-	queue []netip.Addr
-	waits map[netip.Addr][]*start // by source; a source with some is in queue once
+	lines []*line   // that are not empty
 }
 
-// A start is waited for.
+// A line has the handshakes of a source that wait for their start.
+type line struct {
+	waits []*start
+	at    int // index among the lines
+}
+
+// A start is of one handshake.
 type start struct {
-	come chan struct{}   // closed when it has come
-	gone <-chan struct{} // closed when nobody waits for it any more
+	begun bool
+	come  chan struct{} // closed when it has begun, if it waited
+	line  *line
+	at    int // index in its line
 }
 
-// wait waits until a handshake of a source may begin. gone is closed when the handshake is not wanted any more.
-func (t *starts) wait(ctx context.Context, source netip.Addr, gone <-chan struct{}) error {
-	t.mu.Lock()
-	if len(t.queue) == 0 && t.take(time.Now()) {
-		t.mu.Unlock()
-		return nil
+// period returns the time from one start to the next.
+func period(datagrams bool) time.Duration {
+	every := handshakesEvery
+	if datagrams {
+		every = datagramsEvery
 	}
-	x := &start{make(chan struct{}), gone}
-	if t.waits == nil {
-		t.waits = map[netip.Addr][]*start{}
-	}
-	if len(t.waits[source]) == 0 {
-		t.queue = append(t.queue, source)
-	}
-	t.waits[source] = append(t.waits[source], x)
-	t.arm()
-	t.mu.Unlock()
-	patience := time.NewTimer(handshakePatience)
-	defer patience.Stop()
-	select {
-	case <-x.come:
-		return nil
-	case <-gone:
-		return errCrowdedOut
-	case <-patience.C:
-		return errNotBegun
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return every / time.Duration(runtime.GOMAXPROCS(0))
 }
 
-// take has a handshake begin, if one may. mu is held.
-func (t *starts) take(now time.Time) bool {
-	every := t.every
-	if every == 0 {
-		every = handshakesEvery
-	}
+// take has a handshake begin, if one may, every so often.
+func (t *starts) take(now time.Time, every time.Duration) bool {
 	if first := now.Add(-(handshakesFirst - 1) * every); t.ready.Before(first) {
 		t.ready = first
 	}
@@ -88,58 +67,54 @@ func (t *starts) take(now time.Time) bool {
 	return true
 }
 
-// next returns the start that is granted next; nil: nobody waits for one. mu is held.
-func (t *starts) next() *start {
-	for len(t.queue) > 0 {
-		source := t.queue[0]
-		t.queue = t.queue[1:]
-		waits := t.waits[source]
-		for len(waits) > 0 && waits[0].over() {
-			waits = waits[1:]
-		}
-		if len(waits) < 2 {
-			delete(t.waits, source)
-		} else {
-			t.waits[source] = waits[1:]
-			t.queue = append(t.queue, source)
-		}
-		if len(waits) > 0 {
-			return waits[0]
-		}
+// add has x wait in a line.
+func (t *starts) add(l *line, x *start) {
+	if len(l.waits) == 0 {
+		l.at = len(t.lines)
+		t.lines = append(t.lines, l)
 	}
-	return nil
+	x.line, x.at = l, len(l.waits)
+	l.waits = append(l.waits, x)
 }
 
-// over reports whether nobody waits for a start any more.
-func (x *start) over() bool {
-	select {
-	case <-x.gone:
-		return true
-	default:
-		return false
+// remove has x wait no more, if it does.
+func (t *starts) remove(x *start) {
+	l := x.line
+	if l == nil {
+		return
 	}
+	last := len(l.waits) - 1
+	l.waits[x.at] = l.waits[last]
+	l.waits[x.at].at = x.at
+	l.waits[last] = nil
+	l.waits = l.waits[:last]
+	x.line = nil
+	if last > 0 {
+		return
+	}
+	last = len(t.lines) - 1
+	t.lines[l.at] = t.lines[last]
+	t.lines[l.at].at = l.at
+	t.lines[last] = nil
+	t.lines = t.lines[:last]
 }
 
-// arm has the next start granted when it is due. mu is held.
-func (t *starts) arm() {
-	if !t.armed && len(t.queue) > 0 {
+// arm has give called when the next start is due.
+func (t *starts) arm(give func()) {
+	if !t.armed && len(t.lines) > 0 {
 		t.armed = true
-		time.AfterFunc(time.Until(t.ready), t.give)
+		time.AfterFunc(time.Until(t.ready), give)
 	}
 }
 
-// give grants the starts that are due.
-func (t *starts) give() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// give has the handshakes begin that are due.
+func (t *starts) give(every time.Duration) {
 	t.armed = false
-	for now := time.Now(); !t.ready.After(now); {
-		x := t.next()
-		if x == nil {
-			return
-		}
-		t.take(now)
+	for len(t.lines) > 0 && t.take(time.Now(), every) {
+		l := t.lines[rand.IntN(len(t.lines))]
+		x := l.waits[rand.IntN(len(l.waits))]
+		t.remove(x)
+		x.begun = true
 		close(x.come)
 	}
-	t.arm()
 }

@@ -9,72 +9,240 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
-// handshakes returns how many have begun.
-func (t *starts) handshakes() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.began
+// A crowd is connections to one side.
+type crowd struct {
+	*halfOpen
+	ctx context.Context
 }
 
-// A source that asks for one turn has it soon, while 200 others ask for as many as they can, and no more turns come than the rate allows.
-func TestStartsGoRound(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const sources, each = 200, 20
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		var all starts
-		began := time.Now()
-		for i := range sources * each {
-			source := netip.AddrFrom4([4]byte{203, 0, 113, byte(i % sources)})
-			go all.wait(ctx, source, nil)
-		}
-		synctest.Wait()
-		if n := all.handshakes(); n != handshakesFirst {
-			t.Errorf("%d handshakes began at once, want %d", n, handshakesFirst)
-		}
-		if err := all.wait(ctx, netip.MustParseAddr("198.51.100.1"), nil); err != nil {
-			t.Fatal(err)
-		}
-		if took, most := time.Since(began), (sources+1)*handshakesEvery; took > most {
-			t.Errorf("the turn of a source with one handshake came after %v, want %v at most", took, most)
-		}
-		time.Sleep(time.Second)
-		if n, most := all.handshakes(), handshakesFirst+uint64(time.Since(began)/handshakesEvery)+1; n > most {
-			t.Errorf("%d handshakes began in %v, want %d at most", n, time.Since(began), most)
-		}
-	})
+// try has a connection of a source come, wait for its start, and take some time for its handshake. It reports whether that came to its end.
+func (c crowd) try(source string, took time.Duration) bool {
+	w := c.enter(&from{address: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(source), 1))}, maxHalfOpen)
+	defer c.leave(w)
+	if c.begin(c.ctx, w) != nil {
+		return false
+	}
+	select {
+	case <-w.gone:
+		return false
+	case <-c.ctx.Done():
+		return false
+	case <-time.After(took):
+		return true
+	}
 }
 
-// A handshake that is not wanted any more takes nobody's turn, and one that waits for too long is told so.
-func TestStartsOfTheGone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var all starts
-		gone := make(chan struct{})
-		errs := make(chan error, 2000)
-		for range 2000 {
-			go func() { errs <- all.wait(t.Context(), netip.Addr{}, gone) }()
+// attack has connections come that never end their handshakes, one in each period, from one source after the other.
+func (c crowd) attack(period time.Duration, sources func(i int) string) {
+	ticks := time.NewTicker(period)
+	defer ticks.Stop()
+	for i := 0; ; i++ {
+		go c.try(sources(i), handshakeWithin)
+		select {
+		case <-ticks.C:
+		case <-c.ctx.Done():
+			return
 		}
-		synctest.Wait()
-		close(gone)
-		for i := range 2000 {
-			if err, want := <-errs, i >= handshakesFirst; (err == errCrowdedOut) != want {
-				t.Fatalf("wait %d: %v", i, err)
+	}
+}
+
+// succeed returns how many of 100 honest handshakes come to their end, which take 50 ms each and come 10 times a second.
+func (c crowd) succeed(sources func(i int) string) int {
+	var all sync.WaitGroup
+	var n atomic.Int64
+	for i := range 100 {
+		all.Go(func() {
+			if c.try(sources(i), 50*time.Millisecond) {
+				n.Add(1)
 			}
+		})
+		time.Sleep(100 * time.Millisecond)
+	}
+	all.Wait()
+	return int(n.Load())
+}
+
+// During attacks from many sources an honest handshake has at least half of the chance that the rate leaves to each, and during attacks from its own source a fourth.
+// Handshakes from the source of an earlier peer do not feel attacks from others.
+func TestStartsDuringAttacks(t *testing.T) {
+	const from = "198.51.100.1"
+	one := func(int) string { return from }
+	peers := func(i int) string { return netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String() }
+	other := func(int) string { return "203.0.113.1" }
+	many := func(i int) string { return netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}).String() }
+	for _, c := range []struct {
+		name    string
+		rate    float64 // of the attack, for one start
+		sources func(int) string
+		honest  func(int) string
+		proved  bool
+		want    int
+	}{
+		{"below the rate, from the same source", 0.75, one, one, false, 95},
+		{"below the rate, from the same source, proved", 0.75, one, one, true, 95},
+		{"above the rate, from the same source", 2.5, one, one, true, 10},
+		{"above the rate, from one other source", 20, other, one, false, 90},
+		{"below the rate, from a source each", 0.75, many, peers, false, 95},
+		{"just above the rate, from a source each", 1.1, many, peers, false, 45},
+		{"above the rate, from a source each", 3, many, peers, false, 16},
+		{"far above the rate, from a source each", 10, many, one, true, 100},
+	} {
+		for _, datagrams := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, datagrams %v", c.name, datagrams), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					ctx, stop := context.WithCancel(t.Context())
+					defer stop()
+					all := crowd{&halfOpen{datagrams: datagrams}, ctx}
+					if c.proved {
+						all.prove(netip.MustParseAddr(from))
+					}
+					go all.attack(time.Duration(float64(period(datagrams))/c.rate), c.sources)
+					time.Sleep(2 * handshakeWithin)
+					if n := all.succeed(c.honest); n < c.want {
+						t.Errorf("%d of 100 handshakes came to their end, want %d", n, c.want)
+					} else {
+						t.Log(n)
+					}
+					stop()
+					synctest.Wait()
+				})
+			})
 		}
-		began := time.Now()
-		if err := all.wait(t.Context(), netip.Addr{}, nil); err != nil || time.Since(began) > handshakesEvery {
-			t.Errorf("the next turn came after %v, %v: turns went to handshakes that nobody waits for", time.Since(began), err)
+	}
+}
+
+// Handshakes begin at a rate, half of it over datagrams, and from the sources of earlier peers at one of their own.
+func TestStartsHaveARate(t *testing.T) {
+	for _, datagrams := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			h := &halfOpen{datagrams: datagrams}
+			all := crowd{h, t.Context()}
+			began := func(proved int) uint64 {
+				synctest.Wait()
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				return h.starts[proved].began
+			}
+			flood := func(from byte) {
+				for i := range 200 {
+					go all.try(netip.AddrFrom4([4]byte{203, 0, from, byte(i)}).String(), handshakeWithin)
+				}
+			}
+			for i := range 200 {
+				h.prove(netip.AddrFrom4([4]byte{203, 0, 2, byte(i)}))
+			}
+			flood(1)
+			flood(2)
+			for proved := range h.starts {
+				if n := began(proved); n != handshakesFirst {
+					t.Errorf("proved %d: %d handshakes began at once, want %d", proved, n, handshakesFirst)
+				}
+			}
+			const more = 20
+			every := handshakesEvery
+			if datagrams {
+				every = datagramsEvery
+			}
+			time.Sleep(more * every / time.Duration(runtime.GOMAXPROCS(0)))
+			for proved := range h.starts {
+				if n := began(proved); n < handshakesFirst+more-1 || n > handshakesFirst+more+1 {
+					t.Errorf("proved %d: %d more handshakes began in the time of %d", proved, n-handshakesFirst, more)
+				}
+			}
+		})
+	}
+}
+
+// Waiting connections begin at the rate of earlier peers' sources as soon as a peer has come from their own. A connection that is ended, or has waited for long, is told so
+// and leaves nothing behind.
+func TestWaitsForStarts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var h halfOpen
+		all := crowd{&h, t.Context()}
+		go all.attack(time.Millisecond, func(i int) string { return netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}).String() })
+		time.Sleep(time.Second)
+		var came atomic.Int64
+		for range 4 {
+			go func() {
+				if all.try("198.51.100.1", 0) {
+					came.Add(1)
+				}
+			}()
 		}
-		slow := starts{every: time.Hour, ready: time.Now().Add(time.Hour)}
-		if err := slow.wait(t.Context(), netip.Addr{}, nil); err != errNotBegun {
-			t.Errorf("an hour's wait ended with %v, want %v", err, errNotBegun)
+		synctest.Wait()
+		before := came.Load()
+		h.prove(netip.MustParseAddr("198.51.100.1"))
+		synctest.Wait()
+		if before == 4 || came.Load() != 4 {
+			t.Errorf("of 4 handshakes %d began before their source was proved, and %d then", before, came.Load())
 		}
 	})
+	bubble(t, func(t *testing.T) {
+		h := halfOpen{}
+		h.starts[0].ready = time.Now().Add(time.Hour)
+		w := h.enter(&from{address: &net.TCPAddr{}}, 1)
+		began := time.Now()
+		if err := h.begin(t.Context(), w); err != errNotBegun || time.Since(began) != handshakePatience {
+			t.Errorf("a wait of %v ended with %v", time.Since(began), err)
+		}
+		ended := make(chan error)
+		go func() { ended <- h.begin(t.Context(), w) }()
+		synctest.Wait()
+		h.enter(&from{address: &net.TCPAddr{}}, 1)
+		if err := <-ended; err != errCrowdedOut {
+			t.Errorf("the wait of a connection that gave way ended with %v", err)
+		}
+		if err := h.begin(t.Context(), w); err != errCrowdedOut {
+			t.Errorf("a connection that had given way began to wait: %v", err)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.starts[0].lines) != 0 || h.starts[0].began != 0 {
+			t.Errorf("%d sources wait, and %d handshakes began", len(h.starts[0].lines), h.starts[0].began)
+		}
+	})
+}
+
+// A connection over datagrams that says nothing waits for its first datagram, and leaves it there.
+func TestAwaitFirstDatagram(t *testing.T) {
+	ln, err := udp.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	dialed, err := udp.Dial(t.Context(), ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialed.Close()
+	accepted, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	accepted.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if err := awaitFirst(accepted); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a wait for nothing ended with %v", err)
+	}
+	accepted.SetReadDeadline(time.Time{})
+	dialed.Write([]byte("x"))
+	b := make([]byte, 2)
+	if err := awaitFirst(accepted); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := accepted.Read(b); n != 1 || err != nil {
+		t.Errorf("%d bytes are left, %v", n, err)
+	}
 }
 
 // Connections that say nothing begin no handshake, connections that say the first message of one begin as many as the rate allows, and neither keeps out a
@@ -85,7 +253,9 @@ func TestHandshakesBeginAtARate(t *testing.T) {
 		began := func() uint64 {
 			synctest.Wait()
 			h := &s.tokyo.halfOpen
-			return h.starts[0].handshakes() + h.starts[1].handshakes()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.starts[0].began + h.starts[1].began
 		}
 		time.Sleep(2 * time.Second) // the honest carriers are all there, and as many handshakes as ever may begin at once
 		before := began()
@@ -99,7 +269,7 @@ func TestHandshakesBeginAtARate(t *testing.T) {
 			s.crowd(50, firstMessage(t))
 			time.Sleep(2 * time.Millisecond)
 		}
-		n, most := began()-before, handshakesFirst+uint64(time.Since(since)/handshakesEvery)+1
+		n, most := began()-before, handshakesFirst+uint64(time.Since(since)/period(false))+1
 		if n > most || n < handshakesFirst {
 			t.Errorf("%d handshakes began in %v, want %d to %d", n, time.Since(since), handshakesFirst, most)
 		}
@@ -145,7 +315,7 @@ func TestRanksOfSources(t *testing.T) {
 			h.leave(all[i/2]) // a second time, as when it was ended before
 		}
 		if i%50 == 0 {
-			h.prove(c)
+			h.prove(sourceOf(c.address))
 		}
 	}
 	n := 0

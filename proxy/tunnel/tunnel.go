@@ -41,9 +41,7 @@ func newEndpoint(cfg Config) *Endpoint {
 		cfg:   cfg,
 		wasUp: map[string]bool{},
 	}
-	for i := range e.halfOpenDatagrams.starts {
-		e.halfOpenDatagrams.starts[i].every = datagramsEvery
-	}
+	e.halfOpenDatagrams.datagrams = true
 	e.mem.limit, e.mem.relieve = cfg.Memory, e.relieve
 	return e
 }

@@ -56,18 +56,23 @@ func (c *Conn) Read(p []byte) (int, error) {
 // Next returns the next datagram that came, and the mark with which it came. more: others have come with it, which a further call returns at
 // once. The caller may change the datagram, which is valid until the next call.
 func (c *Conn) Next() (d []byte, mark Mark, more bool, err error) {
-	if len(c.now.rest) == 0 {
-		if c.queue == nil {
-			err = c.readSocket()
-		} else {
-			err = c.takeQueued()
-		}
-		if err != nil {
-			return nil, 0, false, err
-		}
+	if err := c.AwaitFirst(); err != nil {
+		return nil, 0, false, err
 	}
 	d, more = c.now.next()
 	return d, c.now.mark, more, nil
+}
+
+// AwaitFirst waits for the next datagram, and leaves it for Next. What ends a Read ends the wait.
+func (c *Conn) AwaitFirst() error {
+	switch {
+	case len(c.now.rest) > 0:
+		return nil
+	case c.queue == nil:
+		return c.readSocket()
+	default:
+		return c.takeQueued()
+	}
 }
 
 // takeQueued waits for datagrams of an accepted connection.
