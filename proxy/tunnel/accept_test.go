@@ -22,14 +22,14 @@ func TestHalfOpenOfManySources(t *testing.T) {
 	var h halfOpen
 	enter := func(host string) *from {
 		c := &from{address: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(host + ":1"))}
-		h.enter(c, 32)
+		h.enter(c, 64)
 		return c
 	}
 	honest := enter("198.51.100.1")
 	for i := range 500 {
 		enter(fmt.Sprintf("203.0.113.%d", 1+i%20))
-		if h.n > 32 {
-			t.Fatalf("%d handshakes are under way, at most 32 may be", h.n)
+		if h.groups[waits].n > 32 {
+			t.Fatalf("%d handshakes are under way, at most 32 may be", h.groups[waits].n)
 		}
 	}
 	if honest.ended {
@@ -43,13 +43,13 @@ func TestHalfOpenOfOneEach(t *testing.T) {
 	const limit, tries = 32, 400
 	enter := func(h *halfOpen, host string) *from {
 		c := &from{address: net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[" + host + "]:1"))}
-		h.enter(c, limit)
+		h.enter(c, 2*limit)
 		return c
 	}
 	stayed := 0
 	for try := range tries {
 		var h halfOpen
-		h.prove(netip.MustParseAddr("198.51.100.1"))
+		h.prove(netip.MustParseAddr("198.51.100.1"), "paris")
 		known, honest := enter(&h, "::ffff:198.51.100.1"), enter(&h, "2001:db8::1")
 		for i := range 2 * limit {
 			enter(&h, fmt.Sprintf("2001:db8:%x:%x::1", 1+try, 1+i))
@@ -66,13 +66,16 @@ func TestHalfOpenOfOneEach(t *testing.T) {
 	}
 }
 
-// The sources that are remembered are bounded, and the last ones stay.
+// The sources of a peer that are remembered are bounded, the last ones stay, and no peer can have a source of another forgotten.
 func TestProvedSourcesAreBounded(t *testing.T) {
 	var h halfOpen
-	for i := range 2 * maxProved {
-		h.prove(netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::", i)))
+	paris := netip.MustParseAddr("198.51.100.1")
+	h.prove(paris, "paris")
+	for i := range 20 * maxProved {
+		h.prove(netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::", i)), "mallory")
 	}
-	if last := netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::", 2*maxProved-1)); len(h.proved) != maxProved || h.proved[last] == 0 {
-		t.Errorf("%d sources are remembered, the last one: %v", len(h.proved), h.proved[last] != 0)
+	last := netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::", 20*maxProved-1))
+	if len(h.proved) != maxProved+1 || h.proved[last].number == 0 || h.proved[paris].number == 0 {
+		t.Errorf("%d sources are remembered, the last one: %v, that of another peer: %v", len(h.proved), h.proved[last].number != 0, h.proved[paris].number != 0)
 	}
 }

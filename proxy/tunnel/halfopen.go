@@ -9,29 +9,45 @@ import (
 	"time"
 )
 
-// Handshakes that are under way at once, of one source (an address; an IPv6 network of 64 bits) and of all.
-// One too many ends the oldest of the source that has most: an honest one takes two round trips and what it waits for its start, the others wait for their end, and
-// a source with many handshakes must not end those of a far one with few. Of sources with equally many chance names one, since the
-// oldest would be the one with the longest round trip. The sources from which peers have come before are ended last.
+// Connections that wait for their handshake to begin, and handshakes under way, each have half of a limit, and each source (an address; an
+// IPv6 network of 64 bits) has a limit in both. One too many ends another of the source that has most, since a source with many must not end the few of a far one: of
+// waiting connections any, and of handshakes the oldest, because an honest one takes two round trips, and others wait for their end. Of sources with equally many chance
+// names one, since the oldest would be the one with the longest round trip. The sources from which peers have come before are ended last.
 const (
 	maxHalfOpenSource = 64
-	maxProved         = 256 // sources from which peers have come, the last ones
+	maxProved         = 8 // sources of a peer that has come from them, the last ones
+)
+
+// The groups of half-open connections.
+const (
+	waits    = iota // for its first byte, or for its start
+	underWay        // its handshake
 )
 
 // halfOpen are the accepted connections whose handshake is not over. The time that one takes here does not grow with their number.
 type halfOpen struct {
-	mu      innermostLock
-	n       int // connections
-	sources map[netip.Addr]*source
-	ranks   [2][maxHalfOpenSource + 1][]*source // of sources, by proved and the number of connections
-	proved  map[netip.Addr]uint64               // sources of peers whose handshakes succeeded, and the number of the last success
-	proofs  uint64                              // successes
-
-	datagrams bool      // handshakes are over datagrams
+	mu        innermostLock
+	groups    [2]group
 	starts    [2]starts // of handshakes, by proved
+	datagrams bool      // handshakes are over datagrams
+	proved    map[netip.Addr]proof
+	proofs    uint64 // in all
 }
 
-// A source has connections under way.
+// A group has connections by their sources.
+type group struct {
+	n       int // connections
+	sources map[netip.Addr]*source
+	ranks   [2][maxHalfOpenSource + 1][]*source // by proved and the number of connections
+}
+
+// A proof is the last handshake that has succeeded from a source.
+type proof struct {
+	peer   string
+	number uint64
+}
+
+// A source has connections in a group.
 type source struct {
 	address netip.Addr
 	proved  int        // 1: a peer has come from it before
@@ -42,97 +58,76 @@ type source struct {
 
 // A waiting is a connection whose handshake is not over.
 type waiting struct {
-	conn   net.Conn
-	source *source
-	gone   chan struct{} // closed when it is taken out
-	start  start
+	conn    net.Conn
+	address netip.Addr
+	limit   int // of its group
+	group   int
+	source  *source
+	gone    chan struct{} // closed when it is taken out
+	start   start
 }
 
-// enter adds conn, ending another if there are limit already, or too many of its source. The caller must leave.
+// enter adds conn, which waits. limit is the number of connections in both groups. The caller must leave.
 func (h *halfOpen) enter(conn net.Conn, limit int) *waiting {
-	address := sourceOf(conn.RemoteAddr())
+	w := &waiting{conn: conn, address: sourceOf(conn.RemoteAddr()), limit: max(limit/2, 1), gone: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.sources[address]
-	switch {
-	case s != nil && len(s.conns) >= maxHalfOpenSource:
-		h.endOldest(s)
-	case h.n >= limit:
-		h.endOldest(h.largest())
-	}
-	if s = h.sources[address]; s == nil {
-		s = &source{address: address}
-		if h.proved[address] > 0 {
-			s.proved = 1
-		}
-		if h.sources == nil {
-			h.sources = map[netip.Addr]*source{}
-		}
-		h.sources[address] = s
-		h.rank(s)
-	}
-	w := &waiting{conn: conn, source: s, gone: make(chan struct{})}
-	h.unrank(s)
-	s.conns = append(s.conns, w)
-	h.rank(s)
-	h.n++
+	h.put(w, waits)
 	return w
 }
 
-// begin waits until the handshake of a connection may begin.
-func (h *halfOpen) begin(ctx context.Context, w *waiting) error {
-	h.mu.Lock()
-	select {
-	case <-w.gone:
-		h.mu.Unlock()
-		return errCrowdedOut
-	default:
+// put puts a connection in a group, ending another if there are too many already. mu is held.
+func (h *halfOpen) put(w *waiting, to int) {
+	g := &h.groups[to]
+	s := g.sources[w.address]
+	switch {
+	case s != nil && len(s.conns) >= maxHalfOpenSource:
+		h.end(s, to)
+	case g.n >= w.limit:
+		h.end(g.largest(), to)
 	}
-	of := &h.starts[w.source.proved]
-	if len(of.lines) == 0 && of.take(time.Now(), period(h.datagrams)) {
-		w.start.begun = true
-		h.mu.Unlock()
-		return nil
+	if s = g.sources[w.address]; s == nil {
+		s = &source{address: w.address}
+		if h.proved[w.address].number > 0 {
+			s.proved = 1
+		}
+		if g.sources == nil {
+			g.sources = map[netip.Addr]*source{}
+		}
+		g.sources[w.address] = s
+		g.rank(s)
 	}
-	w.start.come = make(chan struct{})
-	h.queue(w)
-	h.mu.Unlock()
-	patience := time.NewTimer(handshakePatience)
-	defer patience.Stop()
-	err := errNotBegun
-	select {
-	case <-w.start.come:
-		return nil
-	case <-w.gone:
-		return errCrowdedOut
-	case <-patience.C:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if w.start.begun { // at the last moment
-		return nil
-	}
-	h.starts[w.source.proved].remove(&w.start)
-	return err
+	g.unrank(s)
+	s.conns = append(s.conns, w)
+	g.rank(s)
+	g.n++
+	w.group, w.source = to, s
 }
 
-// queue has a connection wait for its start. mu is held.
-func (h *halfOpen) queue(w *waiting) {
-	proved := w.source.proved
-	h.starts[proved].add(&w.source.line, &w.start)
-	h.arm(proved)
+// take takes a connection out of its group. mu is held.
+func (h *halfOpen) take(w *waiting) {
+	g, s := &h.groups[w.group], w.source
+	h.starts[s.proved].remove(&w.start)
+	g.unrank(s)
+	i := slices.Index(s.conns, w)
+	s.conns = slices.Delete(s.conns, i, i+1)
+	g.n--
+	w.source = nil
+	if len(s.conns) == 0 {
+		delete(g.sources, s.address)
+		return
+	}
+	g.rank(s)
 }
 
-// arm has the next start come when it is due. mu is held.
-func (h *halfOpen) arm(proved int) {
-	h.starts[proved].arm(func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.starts[proved].give(period(h.datagrams))
-		h.arm(proved)
-	})
+// end ends a connection of a source in a group. mu is held.
+func (h *halfOpen) end(s *source, of int) {
+	w := s.conns[0]
+	if of == waits {
+		w = s.conns[rand.IntN(len(s.conns))]
+	}
+	w.conn.Close()
+	h.drop(w)
 }
 
 // leave takes a connection out.
@@ -144,33 +139,91 @@ func (h *halfOpen) leave(w *waiting) {
 
 // drop is leave. mu is held.
 func (h *halfOpen) drop(w *waiting) {
-	s := w.source
-	i := slices.Index(s.conns, w)
-	if i < 0 {
-		return
+	if w.source != nil {
+		h.take(w)
+		close(w.gone)
 	}
-	h.starts[s.proved].remove(&w.start)
-	h.unrank(s)
-	s.conns = slices.Delete(s.conns, i, i+1)
-	h.n--
-	close(w.gone)
-	if len(s.conns) == 0 {
-		delete(h.sources, s.address)
-		return
-	}
-	h.rank(s)
 }
 
-// rank puts a source in its rank. mu is held.
-func (h *halfOpen) rank(s *source) {
-	r := &h.ranks[s.proved][len(s.conns)]
+// begin waits until the handshake of a connection may begin.
+func (h *halfOpen) begin(ctx context.Context, w *waiting) error {
+	h.mu.Lock()
+	if w.source == nil {
+		h.mu.Unlock()
+		return errCrowdedOut
+	}
+	of := &h.starts[w.source.proved]
+	if len(of.lines) == 0 && of.take(time.Now(), h.pace(w.limit)) {
+		defer h.mu.Unlock()
+		return h.started(w)
+	}
+	w.start.come = make(chan struct{})
+	h.await(w)
+	h.mu.Unlock()
+	patience := time.NewTimer(handshakePatience)
+	defer patience.Stop()
+	err := errNotBegun
+	select {
+	case <-w.start.come:
+	case <-w.gone:
+	case <-patience.C:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.source == nil || w.start.begun { // perhaps at the last moment
+		return h.started(w)
+	}
+	h.starts[w.source.proved].remove(&w.start)
+	return err
+}
+
+// started moves a connection to the handshakes under way, if it is still there. mu is held.
+func (h *halfOpen) started(w *waiting) error {
+	if w.source == nil {
+		return errCrowdedOut
+	}
+	h.take(w)
+	h.put(w, underWay)
+	return nil
+}
+
+// await has a connection wait for its start. mu is held.
+func (h *halfOpen) await(w *waiting) {
+	h.starts[w.source.proved].add(&w.source.line, &w.start)
+	h.arm(w.source.proved, w.limit)
+}
+
+// arm has the next start come when it is due. mu is held.
+func (h *halfOpen) arm(proved, limit int) {
+	h.starts[proved].arm(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.starts[proved].give(h.pace(limit))
+		h.arm(proved, limit)
+	})
+}
+
+// pace returns the rate of starts. No more come in a second than may be under way.
+func (h *halfOpen) pace(limit int) pace {
+	every := handshakesEvery
+	if h.datagrams {
+		every = datagramsEvery
+	}
+	return pace{min(handshakesFirst, limit), max(every, time.Second/time.Duration(limit))}
+}
+
+// rank puts a source in its rank.
+func (g *group) rank(s *source) {
+	r := &g.ranks[s.proved][len(s.conns)]
 	s.at = len(*r)
 	*r = append(*r, s)
 }
 
-// unrank takes a source out of its rank. mu is held.
-func (h *halfOpen) unrank(s *source) {
-	r := &h.ranks[s.proved][len(s.conns)]
+// unrank takes a source out of its rank.
+func (g *group) unrank(s *source) {
+	r := &g.ranks[s.proved][len(s.conns)]
 	last := len(*r) - 1
 	moved := (*r)[last]
 	(*r)[s.at], moved.at = moved, s.at
@@ -178,64 +231,62 @@ func (h *halfOpen) unrank(s *source) {
 	*r = (*r)[:last]
 }
 
-// largest returns a source that has most handshakes, of those from which no peer has come if there is one. There is a connection, and mu is held.
-func (h *halfOpen) largest() *source {
-	for proved := range h.ranks {
+// largest returns a source that has most connections, of those from which no peer has come if there is one. There is a connection.
+func (g *group) largest() *source {
+	for proved := range g.ranks {
 		for n := maxHalfOpenSource; n > 0; n-- {
-			if r := h.ranks[proved][n]; len(r) > 0 {
+			if r := g.ranks[proved][n]; len(r) > 0 {
 				return r[rand.IntN(len(r))]
 			}
 		}
 	}
-	panic("tunnel: no handshake is under way")
+	panic("tunnel: no connection is half open")
 }
 
-// endOldest ends the oldest connection of a source. mu is held.
-func (h *halfOpen) endOldest(s *source) {
-	w := s.conns[0]
-	w.conn.Close()
-	h.drop(w)
-}
-
-// promote notes of a source with connections that a peer has come from it. mu is held.
-func (h *halfOpen) promote(s *source) {
-	var waits []*waiting
+// promote notes of a source with connections in a group that a peer has come from it. mu is held.
+func (h *halfOpen) promote(s *source, in int) {
+	var waiting []*waiting
 	for _, w := range s.conns {
 		if w.start.line != nil {
-			waits = append(waits, w)
+			waiting = append(waiting, w)
 			h.starts[0].remove(&w.start)
 		}
 	}
-	h.unrank(s)
+	g := &h.groups[in]
+	g.unrank(s)
 	s.proved = 1
-	h.rank(s)
-	for _, w := range waits {
-		h.queue(w)
+	g.rank(s)
+	for _, w := range waiting {
+		h.await(w)
 	}
 }
 
-// prove notes that a peer has come from a source.
-func (h *halfOpen) prove(address netip.Addr) {
+// prove notes that a peer has come from a source. The last ones of each peer are remembered: no peer can have a source of another forgotten.
+func (h *halfOpen) prove(address netip.Addr, peer string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.proved == nil {
-		h.proved = map[netip.Addr]uint64{}
+		h.proved = map[netip.Addr]proof{}
 	}
 	h.proofs++
-	h.proved[address] = h.proofs
-	if s := h.sources[address]; s != nil && s.proved == 0 {
-		h.promote(s)
-	}
-	if len(h.proved) <= maxProved {
-		return
-	}
-	oldest := address
-	for s, n := range h.proved {
-		if n < h.proved[oldest] {
-			oldest = s
+	h.proved[address] = proof{peer, h.proofs}
+	for i := range h.groups {
+		if s := h.groups[i].sources[address]; s != nil && s.proved == 0 {
+			h.promote(s, i)
 		}
 	}
-	delete(h.proved, oldest)
+	of, oldest := 0, address
+	for s, x := range h.proved {
+		if x.peer == peer {
+			of++
+			if x.number < h.proved[oldest].number {
+				oldest = s
+			}
+		}
+	}
+	if of > maxProved {
+		delete(h.proved, oldest)
+	}
 }
 
 // sourceOf returns the address by which a source is counted. The zero Addr stands for all that have none.

@@ -365,7 +365,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 			t.Errorf("an honest peer does not get in: %+v", st)
 		}
 		tokyo.halfOpen.mu.Lock()
-		n := tokyo.halfOpen.n
+		n := tokyo.halfOpen.groups[waits].n + tokyo.halfOpen.groups[underWay].n
 		tokyo.halfOpen.mu.Unlock()
 		if n > maxHalfOpenSource {
 			t.Errorf("%d handshakes of one source are under way", n)

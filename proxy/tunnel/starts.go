@@ -3,18 +3,17 @@ package tunnel
 import (
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"time"
 )
 
 // A handshake costs about 0.5 ms of processor time over TLS, of which the host that begins it needs to spend next to none, because it can send the same first message
-// again and again. So handshakes begin at a rate. Chance names the next source
-// with some to begin, and the next of that source's connections: the far end of the oldest would be about to give up. Sources from which peers have come before have a rate of their own. A connection asks for its start with its first
-// byte, so that one that says nothing begins no handshake.
+// again and again. So handshakes begin at a rate. Chance names the next source with some to begin, and the next of that source's connections: the far end of the oldest
+// would be about to give up. Sources from which peers have come before have a rate of their own. A connection asks for its start with its first byte, so that one that
+// says nothing begins no handshake.
 const (
 	handshakesFirst   = 64                    // at once
-	handshakesEvery   = 10 * time.Millisecond // after these, for each processor
-	datagramsEvery    = 20 * time.Millisecond // the same over datagrams, where a handshake costs more
+	handshakesEvery   = 5 * time.Millisecond  // after these
+	datagramsEvery    = 10 * time.Millisecond // the same over datagrams, where a handshake costs more
 	handshakePatience = handshakeWithin / 2   // how long a connection waits for its start; the far end gives up after handshakeWithin
 )
 
@@ -25,7 +24,7 @@ var (
 
 // starts are of handshakes that may begin at a rate, and of others that wait for it. The zero starts is ready for use; the caller has its lock.
 type starts struct {
-	ready time.Time // when the next one may begin. As many more may as this lies in the past
+	ready time.Time // when the next one may begin; others may at once for each period that this lies in the past
 	began uint64    // handshakes
 	armed bool      // a timer runs
 	lines []*line   // that are not empty
@@ -45,24 +44,21 @@ type start struct {
 	at    int // index in its line
 }
 
-// period returns the time from one start to the next.
-func period(datagrams bool) time.Duration {
-	every := handshakesEvery
-	if datagrams {
-		every = datagramsEvery
-	}
-	return every / time.Duration(runtime.GOMAXPROCS(0))
+// A pace is the rate of starts: so many at once, then one in each period.
+type pace struct {
+	first int
+	every time.Duration
 }
 
-// take has a handshake begin, if one may, every so often.
-func (t *starts) take(now time.Time, every time.Duration) bool {
-	if first := now.Add(-(handshakesFirst - 1) * every); t.ready.Before(first) {
+// take has a handshake begin, if one may.
+func (t *starts) take(now time.Time, p pace) bool {
+	if first := now.Add(-time.Duration(p.first-1) * p.every); t.ready.Before(first) {
 		t.ready = first
 	}
 	if t.ready.After(now) {
 		return false
 	}
-	t.ready = t.ready.Add(every)
+	t.ready = t.ready.Add(p.every)
 	t.began++
 	return true
 }
@@ -108,9 +104,9 @@ func (t *starts) arm(give func()) {
 }
 
 // give has the handshakes begin that are due.
-func (t *starts) give(every time.Duration) {
+func (t *starts) give(p pace) {
 	t.armed = false
-	for len(t.lines) > 0 && t.take(time.Now(), every) {
+	for len(t.lines) > 0 && t.take(time.Now(), p) {
 		l := t.lines[rand.IntN(len(t.lines))]
 		x := l.waits[rand.IntN(len(l.waits))]
 		t.remove(x)

@@ -21,7 +21,8 @@ type Transport interface {
 
 	// Listen returns a listener for Endpoint.Serve. Its Accept must not wait for a handshake, so that the
 	// tunnel can limit and end the handshakes that are under way. The addresses of connections should have a method
-	// AddrPort, as *net.TCPAddr and *net.UDPAddr have: half-open handshakes are counted by source.
+	// AddrPort, as *net.TCPAddr and *net.UDPAddr have: half-open handshakes are counted by source. A connection that is no socket should have a method
+	// AwaitFirst() error, which waits for the first byte and leaves it there: else its handshake begins before it has said anything.
 	Listen(ctx context.Context, address string) (net.Listener, error)
 
 	// Datagrams reports whether a connection of Dial or of Listen sends datagrams. The tunnel bounds the half-open handshakes over datagrams apart,

@@ -21,7 +21,7 @@ const (
 	udpHeader = 8
 )
 
-// A Conn is one end of a connection of datagrams. Read returns one datagram, Write sends one. Its methods may be called concurrently, but for Read and Next.
+// A Conn is one end of a connection of datagrams. Read returns one datagram, Write sends one. Its methods may be called concurrently, but for Read, Next and AwaitFirst.
 type Conn struct {
 	socket atomic.Pointer[socket]
 	remote atomic.Pointer[netip.AddrPort]
