@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 )
@@ -15,6 +16,9 @@ var locks = ranktest.Watcher{Often: true}
 
 // Every lock of the package is watched, by its place in the order of the package comment.
 func TestLocksAreWatched(t *testing.T) {
+	if require.Race {
+		t.Skip("locks are not watched with the race detector")
+	}
 	gate := new(recordGate)
 	for name, l := range map[string]struct {
 		sync.Locker
@@ -58,6 +62,9 @@ func TestLocksAreWatched(t *testing.T) {
 
 // Over carriers of both kinds a site opens a stream, moves bytes and changes its peers: it takes locks in the order of the package comment.
 func TestLockOrder(t *testing.T) {
+	if require.Race {
+		t.Skip("locks are not watched with the race detector")
+	}
 	for _, carrier := range []string{CarrierTLS, CarrierDTLS} {
 		paris, _ := pairOver(t, carrier, echo, nil)
 		s, err := paris.Open(context.Background(), "tokyo", []byte("hello"))
