@@ -25,9 +25,9 @@ var rooms = []string{"proxy/handover", "proxy/quota", "proxy/inquiry", "proxy/tr
 // on these types lie above them, and the types of their fields below.
 var knots = map[string][][]string{
 	"proxy/tunnel": {
-		// A session has carriers and streams, each of which knows the session that has it.
+		// A session has carriers and streams, and each carrier and stream knows its session.
 		{"session.go", "carrier.go", "stream.go"},
-		// An Endpoint has peers, each of which knows it.
+		// An Endpoint has peers, and each peer knows its Endpoint.
 		{"endpoint.go", "peer.go"},
 	},
 	// A Node has senders and receivers, which tell it of their ends, and shows itself to its App.

@@ -18,7 +18,7 @@
 //
 // # State
 //
-// Encoders count their encodings, for what HEAVYMIX draws; every encoding can be decoded by itself.
+// An Encoder counts its encodings, because HEAVYMIX draws by that number; every encoding can be decoded by itself.
 //
 // # Wire
 //

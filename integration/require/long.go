@@ -30,6 +30,6 @@ func LeftOut() int { return int(leftOut.Load()) }
 func OneGoroutine(t testing.TB) {
 	t.Helper()
 	if Race {
-		t.Skip("computes much in one goroutine, where the race detector has no other to watch")
+		t.Skip("needs no race detector: it computes much in one goroutine")
 	}
 }

@@ -2,7 +2,7 @@ package tunnel
 
 import "time"
 
-// What a session does when one of its alarms rings: it has a carrier that waits send what has waited.
+// An alarm of a session rings when a carrier has waited long enough: the session then has the carrier send its waiting records.
 
 // gathered is called when the time to gather is over.
 func (c *carrier) gathered() {

@@ -13,7 +13,7 @@ type cell struct {
 	conn   net.Conn
 	r      *bufio.Reader
 	sender Sender
-	open   map[int]*Stream // of the other cell, of which not all frames have come
+	open   map[int]*Stream // streams of the other cell whose last frame has not come
 	number int             // of the last request
 }
 

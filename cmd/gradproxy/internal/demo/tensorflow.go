@@ -67,7 +67,7 @@ type tfJob struct {
 	serving sync.WaitGroup
 	sent    atomic.Int64 // bytes that all have written
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	model     *train.MLP // the variables
 	optimizer train.SGD
 	gradients [][][]float32 // of the step under way, by worker; nil: not here yet

@@ -63,7 +63,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// One codec is for gradients and what becomes of them, or for changes and models; two are for one each.
+// One codec serves gradients and their sums or weights, or changes and models; of two codecs each serves one of them.
 func TestCodesOfServers(t *testing.T) {
 	for _, wire := range []string{"tensorflow", "nvflare"} {
 		for code, want := range map[string]Run{
