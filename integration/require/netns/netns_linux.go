@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/integration/require"
 )
@@ -98,23 +100,65 @@ func (n *Namespace) Up(device string) {
 	}
 }
 
-// Address gives a device an address with its prefix length, as "10.1.0.1/24".
+// Address gives a device that is up an address with its prefix length, as "10.1.0.1/24", and returns when the namespace answers at it.
 func (n *Namespace) Address(device, text string) {
 	n.T.Helper()
 	n.Do(func() {
-		l, err := netlink.LinkByName(device)
-		if err != nil {
-			n.T.Error(err)
-			return
-		}
-		addr, err := netlink.ParseAddr(text)
-		if err != nil {
-			n.T.Error(err)
-			return
-		}
-		addr.Flags = syscall.IFA_F_NODAD
-		n.Check(netlink.AddrAdd(l, addr))
+		n.address(device, text)
+		n.awaitAddress(text)
 	})
+}
+
+// address gives a device an address. It must be called inside the namespace.
+func (n *Namespace) address(device, text string) {
+	n.T.Helper()
+	l, err := netlink.LinkByName(device)
+	if err != nil {
+		n.T.Error(err)
+		return
+	}
+	addr, err := netlink.ParseAddr(text)
+	if err != nil {
+		n.T.Error(err)
+		return
+	}
+	addr.Flags = syscall.IFA_F_NODAD
+	n.Check(netlink.AddrAdd(l, addr))
+}
+
+// awaitAddress returns when packets to an address reach the namespace: Linux adds an IPv6 address's route later, in a queue that the removal of other
+// namespaces delays, and answers "no route" until then. It must be called inside the namespace.
+func (n *Namespace) awaitAddress(text string) {
+	n.T.Helper()
+	ip, _, err := net.ParseCIDR(text)
+	if err != nil {
+		n.T.Error(err)
+		return
+	}
+	n.await("a route to its own address "+text, func() bool {
+		routes, err := netlink.RouteGet(ip)
+		return err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL
+	})
+}
+
+// awaitCarrier returns when a device whose peer came up after it sends packets: Linux drops them until its queue for changes of links has seen the peer. It must
+// be called inside the namespace.
+func (n *Namespace) awaitCarrier(device string) {
+	n.T.Helper()
+	n.await("device "+device+" to carry packets", func() bool {
+		l, err := netlink.LinkByName(device)
+		return err == nil && l.Attrs().OperState == netlink.OperUp
+	})
+}
+
+func (n *Namespace) await(what string, ready func() bool) {
+	n.T.Helper()
+	for end := time.Now().Add(time.Minute); !ready(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			n.T.Errorf("the namespace waits in vain for %s", what)
+			return
+		}
+	}
 }
 
 // Route sends a network by way of a gateway.
@@ -127,21 +171,32 @@ func (n *Namespace) Route(network, via string) {
 	})
 }
 
-// Connect joins two namespaces by a veth pair, whose ends are both named device and have these addresses.
+// Connect joins two namespaces by a veth pair, whose ends are both named device and have these addresses, and returns when the pair carries packets.
 func Connect(a, b *Namespace, device string, addrsA, addrsB []string) {
 	a.T.Helper()
 	a.Do(func() {
 		v := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: device}, PeerName: device, PeerNamespace: netlink.NsFd(int(b.handle))}
 		a.Check(netlink.LinkAdd(v))
 	})
-	for _, end := range []struct {
+	ends := []struct {
 		n     *Namespace
 		addrs []string
-	}{{a, addrsA}, {b, addrsB}} {
-		for _, text := range end.addrs {
-			end.n.Address(device, text)
-		}
-		end.n.Do(func() { end.n.Up(device) })
+	}{{a, addrsA}, {b, addrsB}}
+	for _, end := range ends {
+		end.n.Do(func() {
+			for _, text := range end.addrs {
+				end.n.address(device, text)
+			}
+			end.n.Up(device)
+		})
+	}
+	a.Do(func() { a.awaitCarrier(device) })
+	for _, end := range ends {
+		end.n.Do(func() {
+			for _, text := range end.addrs {
+				end.n.awaitAddress(text)
+			}
+		})
 	}
 }
 
