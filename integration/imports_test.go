@@ -71,7 +71,7 @@ var layers = []layer{
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel", []string{"proxy/internal/rank", "proxy/tunnel/datagram", "proxy/tunnel/udp"}},
 	{"proxy/tunnel/datagram", nil}, // packets, times and numbers only
-	{"proxy/tunnel/udp", nil},
+	{"proxy/tunnel/udp", []string{"proxy/internal/rank"}},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/history", nil},

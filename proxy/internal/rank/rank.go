@@ -20,7 +20,10 @@ const (
 	Session
 	Gate
 	Link
-	Innermost
+	Moving // proxy/tunnel/udp, whose package comment names the values that each of its locks guards
+	Listener
+	Way
+	Innermost // of both packages: no lock is taken under it
 )
 
 // Watch, if a test has set it, is called before a lock is taken (locks; after, by TryLock) and after it was released.

@@ -1,13 +1,10 @@
 package udp
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // A deadline closes a channel at a time that may be moved.
 type deadline struct {
-	mu     sync.Mutex
+	mu     deadlineLock
 	timer  *time.Timer
 	passed chan struct{}
 }

@@ -27,4 +27,16 @@
 //
 // On Linux up to 64 datagrams cross the kernel in one call (UDP_SEGMENT, UDP_GRO), and no router may cut them (IP_MTU_DISCOVER), so that the
 // layer above can find the size that a path carries. There a datagram also has a Mark, by which routers tell of congestion.
+//
+// # Locks
+//
+// A goroutine that holds a lock may take only locks that stand below it here:
+//
+//	moving.mu    a connection's key and its moves; a dialed one's read deadline
+//	Listener.mu  the table of connections, and how many strays were told
+//	way.mu       the socket and the address by which a connection's datagrams leave: held while they do
+//	deadline.mu  the read deadline of an accepted connection: no lock is taken under it
+//
+// Each lock is a type that says its rank (rank.go), by which all tests of the package watch the order. Callers may hold a lock of package tunnel
+// that stands above its "others".
 package udp

@@ -22,7 +22,7 @@ type Listener struct {
 	closed  chan struct{}
 	once    sync.Once
 
-	mu      sync.Mutex
+	mu      listenerLock
 	conns   map[netip.AddrPort]*Conn // by the address that the peer has now
 	keyed   map[nonce]*Conn          // the ones that may move
 	live    int                      // connections, of which some may have lost their address to another

@@ -2,7 +2,6 @@ package udp
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,7 +13,7 @@ const (
 
 // A moving knows whether a connection can go on from another address, and when it tries. See the package comment.
 type moving struct {
-	mu    sync.Mutex
+	mu    movingLock
 	key   []byte // of the proofs; nil: the connection cannot move
 	count uint64 // of the moves
 	moved func(far bool)

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -22,7 +21,7 @@ func newSocket(c *net.UDPConn) *socket {
 
 // A way is how the datagrams of a connection leave.
 type way struct {
-	mu     sync.Mutex
+	mu     wayLock
 	socket *socket
 	to     netip.AddrPort // invalid if the socket is connected
 	with   [4][]byte      // for each Mark, the control messages that name it and the address from which datagrams leave; nil: the kernel chooses that
