@@ -1,6 +1,7 @@
 package nvflaresim
 
 import (
+	"context"
 	"fmt"
 	"net"
 )
@@ -20,6 +21,33 @@ func Accept(conn net.Conn) (*Client, error) {
 		return nil, fmt.Errorf("nvflaresim: %w", err)
 	}
 	return &Client{c}, nil
+}
+
+// Serve accepts connections of l until ctx is done, and calls joined with each client, one after another. It closes l and the connections then, and returns an error if
+// it ends before.
+func Serve(ctx context.Context, l net.Listener, joined func(*Client)) error {
+	defer l.Close()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	for {
+		c, err := next(ctx, l)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		joined(c)
+	}
+}
+
+// next accepts a connection, which is closed when ctx is done, and greets its client.
+func next(ctx context.Context, l net.Listener) (*Client, error) {
+	conn, err := l.Accept()
+	if err != nil {
+		return nil, fmt.Errorf("nvflaresim: %w", err)
+	}
+	context.AfterFunc(ctx, func() { conn.Close() })
+	return Accept(conn)
 }
 
 // Do waits until the client asks for a task, gives it x, and returns the result.
