@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/memory"
@@ -21,26 +22,75 @@ func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn
 		asked = &waits{Calls: c.Calls, now: sinceStart}
 		c.Calls = asked
 	}
-	var fromClient, fromServer []parser.Parser
-	for _, protocol := range protocols {
-		a, b := protocol.New(c)
-		fromClient = append(fromClient, a)
-		fromServer = append(fromServer, b)
-	}
-	if c.Own == parser.Server {
-		fromClient, fromServer = fromServer, fromClient
-	}
-	for i, protocol := range protocols {
-		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
-	}
+	both := &unmade{protocols: protocols, conn: c, recognized: recognized}
 	x := q.Of(peer)
 	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart}
-	a := &meter{Parser: guarded{parser.First(fromClient...)}, metering: costs, waits: asked, share: memory.Share{Peer: &x.parserMemory}}
-	b := &meter{Parser: guarded{parser.First(fromServer...)}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
+	a := &meter{Parser: guarded{&lazy{both: both}}, metering: costs, waits: asked, share: memory.Share{Peer: &x.parserMemory}}
+	b := &meter{Parser: guarded{&lazy{both: both, other: true}}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
 	return a, b, func() {
 		a.release()
 		b.release()
 	}
+}
+
+// Unmade parsers of a connection are made when one of its directions brings the first bytes: together they take 10 KiB, and many connections say nothing for
+// long.
+type unmade struct {
+	protocols  []parser.Protocol
+	conn       parser.Conn
+	recognized func(string)
+	once       sync.Once
+	own, other parser.Parser
+}
+
+func (u *unmade) make() {
+	var fromClient, fromServer []parser.Parser
+	for _, protocol := range u.protocols {
+		a, b := protocol.New(u.conn)
+		fromClient = append(fromClient, a)
+		fromServer = append(fromServer, b)
+	}
+	if u.conn.Own == parser.Server {
+		fromClient, fromServer = fromServer, fromClient
+	}
+	for i, protocol := range u.protocols {
+		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: u.recognized}
+	}
+	u.own, u.other = parser.First(fromClient...), parser.First(fromServer...)
+}
+
+// A lazy parser is one of unmade parsers.
+type lazy struct {
+	both   *unmade
+	other  bool
+	Parser parser.Parser // nil until its first bytes
+}
+
+func (l *lazy) Next(b []byte) (parser.Segment, error) {
+	if l.Parser == nil {
+		l.both.once.Do(l.both.make)
+		if l.Parser = l.both.own; l.other {
+			l.Parser = l.both.other
+		}
+		l.both = nil
+	}
+	return l.Parser.Next(b)
+}
+
+// Held implements parser.Sized.
+func (l *lazy) Held() int {
+	if l.Parser == nil {
+		return 0
+	}
+	return parser.Held(l.Parser)
+}
+
+// Label implements parser.Labeler.
+func (l *lazy) Label(t tensor.Tensor) parser.Label {
+	if l.Parser == nil {
+		return parser.Label{}
+	}
+	return parser.LabelOf(l.Parser, t)
 }
 
 // A named parser reports the protocol of the first tensor.
