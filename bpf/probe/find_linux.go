@@ -92,7 +92,11 @@ func (p *Probes) follow(pid int) (*Process, error) {
 	}
 	p.names++
 	process := &Process{objects: &p.objects, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, identity: rand.Uint64(), library: l}
-	if err := p.objects.Processes.Put(uint32(pid), probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter}); err != nil {
+	entry := probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter}
+	if l.opFirst {
+		entry.OpFirst = 1
+	}
+	if err := p.objects.Processes.Put(uint32(pid), entry); err != nil {
 		l.users--
 		return nil, fmt.Errorf("probe: too many processes: %w", err)
 	}

@@ -26,13 +26,16 @@ type release struct {
 	name                             string
 	layout                           int // in a Call's Source
 	storage, elements, kind, op, tag int
-	members                          int // of a process group: rank, ranks
+	members                          int  // of a process group: rank, ranks
+	old                              bool // up to 1.12
 }
 
 // layouts is the number of layouts in which each call is read.
 const layouts = uint64(len(probeCall{}.Sums))
 
-var releases = []release{{"2.15", 0, 16, 152, 160, 16, 244, 16}, {"1.13", 1, 24, 168, 176, 24, 172, 24}, {"2.5", 2, 16, 160, 168, 16, 188, 16}}
+var releases = []release{
+	{"2.15", 0, 16, 152, 160, 16, 244, 16, false}, {"1.13", 1, 24, 168, 176, 24, 172, 24, false}, {"2.5", 2, 16, 160, 168, 16, 188, 16, false}, {"1.12", 1, 24, 168, 176, 0, 172, 24, true},
+}
 
 //go:embed testdata
 var sources embed.FS
@@ -91,6 +94,9 @@ func compile(t testing.TB, dir string, r release, flags ...string) program {
 	p.library = filepath.Join(dir, "libtorch_cpu.so.1.13")
 	define := []string{"-O1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", fmt.Sprintf("-DSTORAGE=%d", r.storage), fmt.Sprintf("-DELEMENTS=%d", r.elements),
 		fmt.Sprintf("-DTYPE=%d", r.kind), fmt.Sprintf("-DOP=%d", r.op), fmt.Sprintf("-DTAG=%d", r.tag), fmt.Sprintf("-DMEMBERS=%d", r.members)}
+	if r.old {
+		define = append(define, "-DOLD")
+	}
 	gcc := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {

@@ -25,18 +25,17 @@ struct layout {
 	__u32 storage;	// in c10::TensorImpl: the object that owns the memory
 	__u32 elements; // in c10::TensorImpl: their number
 	__u32 type;	// in c10::TensorImpl: c10::ScalarType
-	__u32 op;	// in c10d::AllreduceOptions: c10d::ReduceOp::RedOpType
+	__u32 op;	// in c10d::AllreduceOptions: c10d::ReduceOp::RedOpType, but for old releases
 };
 #define LAYOUTS 3
-#define TORCH_2_15 ((struct layout){16, 152, 160, 16})
-#define TORCH_1_13 ((struct layout){24, 168, 176, 24}) // and 2.1
+#define TORCH_2_15 ((struct layout){16, 152, 160, 16}) // 2.13 to 2.15
+#define TORCH_1_13 ((struct layout){24, 168, 176, 24}) // 1.12 to 2.2, but for the operator in 1.12: see op_first
 #define TORCH_2_5 ((struct layout){16, 160, 168, 16})  // 2.3 to 2.12
 
 // The bytes of an object that hold the parts of all layouts are read at once: a read costs more than a few cache lines.
 #define TENSOR_BEGIN 16
 #define TENSOR_BYTES 161
-#define OPTIONS_BEGIN 16
-#define OPTIONS_BYTES 9
+#define OPTIONS_BYTES 25
 struct objects {
 	__u8 tensor[(TENSOR_BYTES + 7) & ~7];
 	__u8 options[(OPTIONS_BYTES + 7) & ~7];
@@ -76,6 +75,8 @@ struct process {
 	__u32 others;	   // other collectives that look like all-reduces on the wire
 	__u32 last;	   // place of the group that has called last
 	__u32 freed;	   // times at which buckets were freed, or were about to be
+	__u32 op_first;	   // 1: c10d::ReduceOp is a number, the first of c10d::AllreduceOptions, as up to 1.12; 0: an object, as layouts have it
+	__u32 zero;
 	struct thread threads[THREADS];
 	struct group groups[GROUPS];
 };
@@ -262,7 +263,7 @@ INLINE void sum_of(struct sum *s, struct objects *o, struct layout l)
 	s->storage = *(__u64 *)(o->tensor + l.storage - TENSOR_BEGIN);
 	s->elements = *(__u64 *)(o->tensor + l.elements - TENSOR_BEGIN);
 	s->type = o->tensor[l.type - TENSOR_BEGIN];
-	s->op = o->options[l.op - OPTIONS_BEGIN];
+	s->op = o->options[l.op];
 }
 
 // c10d::ProcessGroupGloo::allreduce(std::vector<at::Tensor> &tensors, const AllreduceOptions &options), which returns an object.
@@ -282,12 +283,15 @@ int allreduce(struct pt_regs *r)
 	struct call c = {.tensors = (list.end - list.first) / 8, .freed = p->freed};
 	if (c.tensors == 1) {
 		__u64 tensor = read64(list.first);
-		struct objects o; // of memory that cannot be read nothing is known: the reads set it to zero
-		bpf_probe_read_user(o.tensor, TENSOR_BYTES, (void *)(tensor + TENSOR_BEGIN));
-		bpf_probe_read_user(o.options, OPTIONS_BYTES, (void *)(MEMBER_ARG2(r) + OPTIONS_BEGIN));
+		struct objects o; // of memory that cannot be read nothing is known
+		if (bpf_probe_read_user(o.tensor, TENSOR_BYTES, (void *)(tensor + TENSOR_BEGIN)) ||
+		    bpf_probe_read_user(o.options, OPTIONS_BYTES, (void *)MEMBER_ARG2(r)))
+			c.tensors = 0;
 		sum_of(&c.sums[0], &o, TORCH_2_15);
 		sum_of(&c.sums[1], &o, TORCH_1_13);
 		sum_of(&c.sums[2], &o, TORCH_2_5);
+		if (p->op_first)
+			c.sums[0].op = c.sums[1].op = c.sums[2].op = o.options[0];
 		if (t->id == id && t->tensor == tensor && tensor) {
 			c.bucket = 1;
 			__sync_fetch_and_add(&p->buckets, 1);

@@ -49,6 +49,8 @@ type probeProcess struct {
 	Others         uint32
 	Last           uint32
 	Freed          uint32
+	OpFirst        uint32
+	Zero           uint32
 	Threads        [16]struct {
 		_      structs.HostLayout
 		Id     uint64

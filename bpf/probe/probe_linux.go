@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Symbols of libtorch_cpu.so, the same in PyTorch 1.13 and in every release from 2.0 to 2.15.
+// Symbols of libtorch_cpu.so, the same in PyTorch 1.12, 1.13 and every release from 2.0 to 2.15.
 const (
 	symAllReduceBucket = "_ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE"
 	symEndReducer      = "_ZN4c10d7ReducerD1Ev"
@@ -25,6 +25,9 @@ const (
 	symEndGroup        = "_ZN4c10d16ProcessGroupGlooD1Ev"
 	symNewGroup        = "_ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE"
 )
+
+// symOldWork is a function of releases up to 1.12, in which a reduction's operator is a number and no object.
+const symOldWork = "_ZN4c10d12ProcessGroup4Work4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE"
 
 // symOthers are the methods of process groups, besides allreduce, that send the messages of an all-reduce. A release has some of them.
 var symOthers = []string{
@@ -176,6 +179,7 @@ func (p *Probes) attachTo(l *library, path string) error {
 	if l.counter, err = counterOf(code, f.Machine); err != nil {
 		return err
 	}
+	_, l.opFirst = exported[symOldWork]
 	ex, err := link.OpenExecutable(path)
 	if err != nil {
 		return err

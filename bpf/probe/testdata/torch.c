@@ -1,6 +1,8 @@
 // A library with the functions of libtorch_cpu.so that are probed, and with its objects: STORAGE, ELEMENTS, TYPE, OP and MEMBERS are where
 // a release of PyTorch keeps their parts.
 
+#include <string.h>
+
 #include "torch.h"
 
 #define ALLREDUCE _ZN4c10d16ProcessGroupGloo9allreduceERSt6vectorIN2at6TensorESaIS3_EERKNS_16AllreduceOptionsE
@@ -39,10 +41,11 @@ __attribute__((noinline)) struct work ALLREDUCE(struct group *g, struct tensor *
 
 unsigned allreduce(struct group *g, struct tensor *t, int op)
 {
-	unsigned char options[64] = {0};
+	unsigned char options[64];
+	memset(options, 1, sizeof(options)); // another operator than most calls'
 	options[OP] = op;
 	struct tensor *list[1] = {t}, **vector[2] = {list, list + 1};
-	return ALLREDUCE(g, vector, options).words[0];
+	return ALLREDUCE(g, vector, op < 0 ? (unsigned char *)64 : options).words[0]; // options that nobody can read
 }
 
 __attribute__((noinline)) void ALL_REDUCE_BUCKET(void *reducer, struct tensor **bucket)
@@ -86,3 +89,7 @@ void end_group(struct group *g) { END_GROUP(g); }
 __attribute__((noinline)) struct work REDUCE_SCATTER(struct group *g) { return (struct work){{NEXT_TAG(g)}}; }
 
 unsigned reduce_scatter(struct group *g) { return REDUCE_SCATTER(g).words[0]; }
+
+#ifdef OLD
+void _ZN4c10d12ProcessGroup4Work4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE(void) {}
+#endif
