@@ -5,11 +5,8 @@ package testbed
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"net"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,10 +44,7 @@ func (p Packets) Minus(before Packets) Packets {
 
 // A PacketCount counts the packets on a site's device of the WAN.
 type PacketCount struct {
-	fd   int
-	ends atomic.Bool
-	done chan struct{} // closed once the reader has ended
-	err  error         // of the reader, when it has ended
+	socket *packetSocket
 
 	mu        sync.Mutex
 	out, in   Packets
@@ -67,28 +61,16 @@ type recordPosition struct {
 
 // CountPackets counts the packets that the site sends to the WAN and gets from it, until Stop.
 func (s *Site) CountPackets() (*PacketCount, error) {
-	c := &PacketCount{done: make(chan struct{}), positions: map[string]*recordPosition{}}
+	c := &PacketCount{positions: map[string]*recordPosition{}}
 	ns, _, _ := s.edge()
 	err := ns.Do(func() (err error) {
-		dev, err := net.InterfaceByName(s.Interface)
-		if err != nil {
-			return err
-		}
-		c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL)) // htons
-		return errors.Join(
-			unix.SetsockoptInt(c.fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
-			unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, tapBuffer),
-			unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100e3}),
-			unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Index}))
+		c.socket, err = openPackets(s.Interface, unix.PACKET_VNET_HDR)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("testbed: counting packets at site %s: %w", s.Site, err)
 	}
-	go c.read()
+	go c.socket.read(c.take)
 	return c, nil
 }
 
@@ -101,13 +83,10 @@ func (c *PacketCount) Counts() (out, in Packets) {
 
 // Stop ends the count. One that has missed packets is an error.
 func (c *PacketCount) Stop() error {
-	c.ends.Store(true)
-	<-c.done
-	lost, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
-	if err == nil && lost.Drops > 0 {
-		err = fmt.Errorf("testbed: %d packets were not counted", lost.Drops)
+	if err := c.socket.stop(); err != nil {
+		return fmt.Errorf("testbed: counting packets: %w", err)
 	}
-	return errors.Join(c.err, err, unix.Close(c.fd))
+	return nil
 }
 
 // vnetHeader is the length of the virtio_net_hdr before each packet, and gsoSize where its field of that name is (linux/virtio_net.h).
@@ -116,23 +95,10 @@ const (
 	gsoSize    = 4
 )
 
-func (c *PacketCount) read() {
-	defer close(c.done)
-	frame := make([]byte, tapFrame)
-	for {
-		n, from, err := unix.Recvfrom(c.fd, frame, 0)
-		switch {
-		case err == nil:
-			link, ok := from.(*unix.SockaddrLinklayer)
-			if n > vnetHeader && ok {
-				c.count(frame[vnetHeader:n], int(binary.NativeEndian.Uint16(frame[gsoSize:])), link.Pkttype == unix.PACKET_OUTGOING)
-			}
-		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
-			c.err = err
-			return
-		case c.ends.Load():
-			return
-		}
+// take takes a packet behind its virtio_net_hdr.
+func (c *PacketCount) take(b []byte, link *unix.SockaddrLinklayer) {
+	if len(b) > vnetHeader {
+		c.count(b[vnetHeader:], int(binary.NativeEndian.Uint16(b[gsoSize:])), link.Pkttype == unix.PACKET_OUTGOING)
 	}
 }
 
