@@ -27,8 +27,6 @@ var knots = map[string][][]string{
 	"proxy/tunnel": {
 		// A session has carriers and streams, and each carrier and stream knows its session.
 		{"session.go", "carrier.go", "stream.go"},
-		// An Endpoint has peers, and each peer knows its Endpoint.
-		{"endpoint.go", "peer.go"},
 	},
 	// A Node has senders and receivers, which tell it of their ends, and shows itself to its App.
 	"parser/pslite/pslitesim": {{"pslitesim.go", "node.go", "sender.go", "receiver.go"}},

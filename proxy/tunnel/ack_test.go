@@ -14,7 +14,7 @@ import (
 func attached(t testing.TB, cfg Config) (*session, *carrier) {
 	t.Helper()
 	cfg.Memory = 1 << 30
-	s := newPeer(newEndpoint(cfg), Peer{Name: "puppet"}).sess
+	s := newPeer(&newEndpoint(cfg).home, Peer{Name: "puppet"}).sess
 	if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func (p *peer) show(in *Incoming, opening []byte) {
 	if dead {
 		return
 	}
-	if accept := p.e.cfg.Accept; accept != nil {
+	if accept := p.home.cfg.Accept; accept != nil {
 		accept(p.name, opening, in)
 	}
 	in.Refuse(CodeCanceled, "no answer")

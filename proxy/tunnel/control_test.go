@@ -182,7 +182,7 @@ func TestHandshakeOutOfOrder(t *testing.T) {
 
 // A site that reaches itself says so, rather than to open every stream twice.
 func TestDialsItself(t *testing.T) {
-	s := newPeer(newEndpoint(Config{}), Peer{Name: "paris"}).sess
+	s := newPeer(&newEndpoint(Config{}).home, Peer{Name: "paris"}).sess
 	if err := s.establish(&hello{mine: s.mine}); err == nil || !strings.Contains(err.Error(), "it dialed itself") || s.known() != (incarnation{}) {
 		t.Errorf("err %v", err)
 	}

@@ -46,7 +46,7 @@ func (p *peer) keep(ctx context.Context, slot int) {
 			backoff = max(backoff, backoffFrom)
 			if stale := p.session() != s; !stale && !errors.Is(err, errAgain) && ctx.Err() == nil { // the next dial is for the session of now
 				err = fmt.Errorf("tunnel: dialing %s at %s: %w", p.name, address, err)
-				p.e.carrierFailed(p.name, err, p.saidBefore(err.Error()))
+				p.home.carrierFailed(p.name, err, p.saidBefore(err.Error()))
 			}
 		} else {
 			p.saidBefore("")
@@ -80,7 +80,7 @@ func (p *peer) needs(s *session, slot int) (at place, need bool, wait time.Durat
 		if c.dialed && state.Lost { // if it is not dead after all, nothing is lost with it
 			continue
 		}
-		if !c.leaving && !(c.dialed && (c.worn(state, p.e.cfg.Now()) || p.chooser.other(c.place.slot, c.datagrams))) {
+		if !c.leaving && !(c.dialed && (c.worn(state, p.home.cfg.Now()) || p.chooser.other(c.place.slot, c.datagrams))) {
 			return at, false, time.Hour
 		}
 		at.replace = false
@@ -99,7 +99,7 @@ func (p *peer) dial(ctx context.Context, s *session, address string, at place, b
 	if err != nil {
 		return err
 	}
-	if err := p.e.call(within, raw, p, s, at); err != nil {
+	if err := p.call(within, raw, s, at); err != nil {
 		raw.Close()
 		return err
 	}
@@ -128,9 +128,9 @@ func (p *peer) reach(ctx context.Context, address string, by dialer) (net.Conn, 
 
 // dialChosen brings a carrier of the kind up that the slot is to have. If TLS does not get through, datagrams may.
 func (p *peer) dialChosen(ctx context.Context, s *session, address string, at place) error {
-	t, auto := p.e.transport.(*autoTransport)
+	t, auto := p.home.transport.(*autoTransport)
 	if !auto {
-		return p.dial(ctx, s, address, at, p.e.transport)
+		return p.dial(ctx, s, address, at, p.home.transport)
 	}
 	if p.chooser.wants(int(at.slot)) {
 		err := p.dial(ctx, s, address, at, t.datagrams)

@@ -110,8 +110,12 @@
 //
 // # Files
 //
-// A file uses only files further up in this list, but for two groups of types that know each other: session, carrier and stream; and
-// endpoint and peer. An integration test holds them to it.
+// A file uses only files further up in this list, but for session, carrier and stream, whose types know each other. An integration test holds
+// them to it.
+//
+// These three types are one state under one lock. A session lists its carriers and its streams. A stream that has bytes to send, or room to grant, enters the
+// session's queues and wakes a carrier. A carrier takes streams from these queues, notes which bytes of which stream left on it, and gives them back when it is
+// lost. An interface between two of the types would have a method for each of these steps, would be called with the lock held, and would hide nothing.
 //
 //	record, hello, ids, errors, transport          the wire, and the interface of a carrier's connection; tls, dtls and their files are below it
 //	chunk, memory, half, queue, openings, meter …  state that knows no session, takes times and values, and returns decisions
@@ -122,7 +126,7 @@
 //	credit, opening, receive, records              a record has come
 //	life, reader, read, write, open, incoming      a session begins and fails; a carrier reads; a stream is used, opened and answered
 //	starts, halfopen                               handshakes that begin at a rate, and connections whose handshake is not over
-//	endpoint, peer                                 the sites and their sessions
+//	home, peer, endpoint                           this site as its peers know it, a peer with its session, and the list of peers
 //	answer, rival, silence, watch, handshake, dial a peer's openings, its signs of life, and its carriers
 //	relief, accept, stats, tunnel                  all peers together
 package tunnel

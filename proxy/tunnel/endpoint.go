@@ -1,25 +1,16 @@
 package tunnel
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
 // An Endpoint is one site's end of its tunnels. Its methods may be called concurrently.
 type Endpoint struct {
-	near
-	cfg               Config // defaults filled in
-	mem               buffers
-	transport         Transport
+	home
 	halfOpen          halfOpen
 	halfOpenDatagrams halfOpen // over datagrams
-
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	relieves atomic.Bool
+	relieves          atomic.Bool
 
 	mu    endpointLock
 	peers []*peer         // in the order of Config.Peers

@@ -82,7 +82,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e := newEndpoint(Config{Name: "tokyo", Insecure: true, Memory: 1 << 30})
 		e.transport, _ = newTLSTransport(&e.cfg) // in clear it cannot fail
-		p := newPeer(e, Peer{Name: "puppet"})
+		p := newPeer(&e.home, Peer{Name: "puppet"})
 		e.peers = []*peer{p}
 		conn := whisper{feed{bytes.NewReader(b)}, nowhere{}, new(bytes.Buffer)}
 		_, err := e.answer(t.Context(), conn)

@@ -139,7 +139,7 @@ func FuzzSession(f *testing.F) {
 			s.Write(opening)
 			io.Copy(s, s)
 		}})
-		p := newPeer(e, Peer{Name: "puppet"})
+		p := newPeer(&e.home, Peer{Name: "puppet"})
 		s := p.sess
 		if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {
 			t.Fatal(err)

@@ -21,10 +21,10 @@ import (
 // an older incarnation of the dialer gives it up only at READY, when the dialer has shown that it lives.
 
 // call makes a carrier of a connection that this side has dialed, and attaches it to s.
-func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, at place) error {
+func (p *peer) call(ctx context.Context, raw net.Conn, s *session, at place) error {
 	defer boundHandshake(ctx, raw)()
-	c, err := e.secure(ctx, raw, true, func(id string) error {
-		if id != p.id && strings.HasSuffix(id, "/"+e.cfg.Name) {
+	c, err := p.home.secure(ctx, raw, true, func(id string) error {
+		if id != p.id && strings.HasSuffix(id, "/"+p.home.cfg.Name) {
 			return fmt.Errorf("it is %s, this site itself, not %s: correct the address at which the peer is dialed", id, p.id)
 		}
 		if id != p.id {
@@ -35,7 +35,7 @@ func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, 
 	if err != nil {
 		return err
 	}
-	mine := e.hello(s)
+	mine := p.home.hello(s)
 	mine.yours = s.known()
 	mine.place = at
 	theirs, err := func() (*hello, error) {
@@ -59,7 +59,7 @@ func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, 
 		return errAgain
 	}
 	c.place, c.dialed = at, true
-	return e.settle(c, p, s, theirs, func() error { return c.writeRecord(kindReady, theirs.mine[:]) })
+	return p.settle(c, s, theirs, func() error { return c.writeRecord(kindReady, theirs.mine[:]) })
 }
 
 // answer makes a carrier of a connection that this side has accepted.
@@ -100,7 +100,7 @@ func (e *Endpoint) answer(ctx context.Context, raw net.Conn) (*peer, error) {
 		return p, err
 	}
 	c.place = theirs.place
-	return p, e.settle(c, p, s, theirs, func() error { return nil })
+	return p, p.settle(c, s, theirs, func() error { return nil })
 }
 
 // boundHandshake ends the handshake on conn when ctx does, and each wait for the other end after handshakeWithin. The caller
@@ -111,10 +111,10 @@ func boundHandshake(ctx context.Context, conn net.Conn) (stop func() bool) {
 }
 
 // secure has the transport prove which site is at the other end of conn; allow judges the identity that is proved.
-func (e *Endpoint) secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (*carrier, error) {
-	c := &carrier{born: time.Now(), datagrams: e.transport.Datagrams(conn)}
+func (h *home) secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (*carrier, error) {
+	c := &carrier{born: time.Now(), datagrams: h.transport.Datagrams(conn)}
 	proved := false
-	link, err := e.transport.Secure(ctx, conn, dialed, func(id string) error {
+	link, err := h.transport.Secure(ctx, conn, dialed, func(id string) error {
 		err := allow(id)
 		proved = err == nil
 		return err
@@ -122,7 +122,7 @@ func (e *Endpoint) secure(ctx context.Context, conn net.Conn, dialed bool, allow
 	if err != nil {
 		return nil, err
 	}
-	if !proved && !e.cfg.Insecure {
+	if !proved && !h.cfg.Insecure {
 		return nil, errNoIdentity
 	}
 	c.link = link
@@ -130,24 +130,24 @@ func (e *Endpoint) secure(ctx context.Context, conn net.Conn, dialed bool, allow
 }
 
 // hello returns the HELLO of this side.
-func (e *Endpoint) hello(s *session) *hello {
-	h := &hello{
+func (h *home) hello(s *session) *hello {
+	mine := &hello{
 		min: minVersion, max: maxVersion,
-		name:    e.cfg.Name,
+		name:    h.cfg.Name,
 		maxBody: maxBody,
-		streams: e.cfg.Streams,
-		window:  e.window,
-		codecs:  e.cfg.Codecs,
+		streams: h.cfg.Streams,
+		window:  h.window,
+		codecs:  h.cfg.Codecs,
 		pads:    true,
 	}
 	if s != nil {
-		h.mine = s.mine
+		mine.mine = s.mine
 	}
-	return h
+	return mine
 }
 
 // settle attaches the carrier after ready has said that it is.
-func (e *Endpoint) settle(c *carrier, p *peer, s *session, theirs *hello, ready func() error) error {
+func (p *peer) settle(c *carrier, s *session, theirs *hello, ready func() error) error {
 	if err := p.confirm(s, theirs); err != nil {
 		return fmt.Errorf("%w: %w", errAgain, err)
 	}
@@ -159,8 +159,8 @@ func (e *Endpoint) settle(c *carrier, p *peer, s *session, theirs *hello, ready 
 	if !s.attach(c) {
 		return errAgain
 	}
-	e.running.Go(c.write)
-	e.running.Go(c.read)
+	p.home.running.Go(c.write)
+	p.home.running.Go(c.read)
 	return nil
 }
 

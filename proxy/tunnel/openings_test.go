@@ -150,9 +150,9 @@ func TestShortStreamsInOrder(t *testing.T) {
 // Of a window full of small pieces beyond a gap, a new piece looks at the few that bisection needs: all others may be missing.
 func TestPieceBeyondGapLooksAtFew(t *testing.T) {
 	const n = maxWindow / tiny / 2
-	e := &Endpoint{mem: buffers{limit: 1 << 40}}
+	e := &Endpoint{home: home{mem: buffers{limit: 1 << 40}}}
 	e.mem.peers.Store(1)
-	p := newPeer(e, Peer{Name: "far"})
+	p := newPeer(&e.home, Peer{Name: "far"})
 	piece := func(i int) *chunk { return &chunk{off: uint64(1 + tiny*i), n: tiny, buf: make([]byte, headerLen)} }
 	for _, at := range []int{1, n/3 | 1, 2*n - 1} { // between pieces with even numbers, and behind them
 		all := make([]*chunk, n)
@@ -194,9 +194,9 @@ func BenchmarkBeyondGap(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			const n = maxWindow / tiny
-			e := &Endpoint{mem: buffers{limit: 1 << 40}}
+			e := &Endpoint{home: home{mem: buffers{limit: 1 << 40}}}
 			e.mem.peers.Store(1)
-			p := newPeer(e, Peer{Name: "far"})
+			p := newPeer(&e.home, Peer{Name: "far"})
 			for range b.N {
 				st := &Stream{session: p.sess}
 				for i := range n {

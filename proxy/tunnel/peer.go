@@ -9,7 +9,7 @@ import (
 
 // A peer is a configured peer and the session with it. There always is a session; it may be fresh.
 type peer struct {
-	e *Endpoint
+	home *home
 	far
 	id    string
 	wasUp bool // an earlier peer of this name had a session
@@ -30,14 +30,14 @@ type peer struct {
 	up chan struct{} // closed when a session begins; nil: nobody waits for one
 }
 
-func newPeer(e *Endpoint, cfg Peer) *peer {
-	_, auto := e.transport.(*autoTransport)
-	p := &peer{e: e, id: cfg.ID, address: cfg.Dial}
-	p.name, p.mem.buffers = cfg.Name, &e.mem
+func newPeer(h *home, cfg Peer) *peer {
+	_, auto := h.transport.(*autoTransport)
+	p := &peer{home: h, id: cfg.ID, address: cfg.Dial}
+	p.name, p.mem.buffers = cfg.Name, &h.mem
 	p.kicks.begin()
 	p.openings.begin()
-	p.chooser = chooser{auto: auto, lone: e.cfg.Carriers == 1, peer: p.name, log: e.log, kicks: &p.kicks}
-	p.sess = newSession(&e.near, &p.far, p)
+	p.chooser = chooser{auto: auto, lone: h.cfg.Carriers == 1, peer: p.name, log: h.log, kicks: &p.kicks}
+	p.sess = newSession(&h.near, &p.far, p)
 	return p
 }
 
@@ -58,7 +58,7 @@ func (p *peer) session() *session {
 // fresh returns the session that takes the place of the current one; the lock is held.
 func (p *peer) fresh() *session {
 	if p.next == nil {
-		p.next = newSession(&p.e.near, &p.far, p)
+		p.next = newSession(&p.home.near, &p.far, p)
 	}
 	return p.next
 }

@@ -32,13 +32,15 @@ func New(cfg Config) (*Endpoint, error) {
 func newEndpoint(cfg Config) *Endpoint {
 	cfg.setDefaults()
 	e := &Endpoint{
-		near: near{
-			reporter: reporter{cfg.Logger, cfg.Events},
-			pad:      cfg.Pad,
-			streams:  cfg.Streams,
-			window:   int(min(max(cfg.Memory/2048, minWindow), 256<<10)),
+		home: home{
+			near: near{
+				reporter: reporter{cfg.Logger, cfg.Events},
+				pad:      cfg.Pad,
+				streams:  cfg.Streams,
+				window:   int(min(max(cfg.Memory/2048, minWindow), 256<<10)),
+			},
+			cfg: cfg,
 		},
-		cfg:   cfg,
 		wasUp: map[string]bool{},
 	}
 	e.halfOpenDatagrams.datagrams = true
@@ -143,7 +145,7 @@ func (e *Endpoint) SetPeers(peers []Peer) error {
 	for _, cfg := range peers {
 		i := slices.IndexFunc(old, func(p *peer) bool { return p.name == cfg.Name && p.id == cfg.ID })
 		if i < 0 {
-			p := newPeer(e, cfg)
+			p := newPeer(&e.home, cfg)
 			p.wasUp = e.wasUp[cfg.Name] || slices.ContainsFunc(old, func(o *peer) bool { return o.name == cfg.Name && o.everUp() })
 			e.peers = append(e.peers, p)
 			p.start()
@@ -166,10 +168,10 @@ func (e *Endpoint) SetPeers(peers []Peer) error {
 
 // start runs the goroutines of a peer until stop is called.
 func (p *peer) start() {
-	ctx, cancel := context.WithCancel(p.e.ctx)
+	ctx, cancel := context.WithCancel(p.home.ctx)
 	p.stop, p.stopped = cancel, ctx.Done()
-	for slot := range p.e.cfg.Carriers {
-		p.e.running.Go(func() { p.keep(ctx, slot) })
+	for slot := range p.home.cfg.Carriers {
+		p.home.running.Go(func() { p.keep(ctx, slot) })
 	}
-	p.e.running.Go(func() { p.watch(ctx) })
+	p.home.running.Go(func() { p.watch(ctx) })
 }

@@ -53,13 +53,13 @@ func (p *peer) tick(s *session, now time.Time, slept bool) error {
 			c.kill(fmt.Errorf("not left within %v", leaveWithin))
 		case state.Revoked:
 			c.kill(errors.New("the peer's certificate is revoked"))
-		case !state.Expiry.IsZero() && p.e.cfg.Now().After(state.Expiry):
+		case !state.Expiry.IsZero() && p.home.cfg.Now().After(state.Expiry):
 			c.kill(fmt.Errorf("a certificate has expired at %v", state.Expiry))
 		case !c.pinging && now.Sub(c.pinged) >= pingEvery:
 			c.pingDue = true
 			c.wake()
 		}
-		if !c.dead && !c.leaving && c.worn(state, p.e.cfg.Now()) {
+		if !c.dead && !c.leaving && c.worn(state, p.home.cfg.Now()) {
 			if c.dialed {
 				p.kicks.kick(int(c.place.slot)) // a new one takes its place, then it leaves
 			} else if state.Rekeyed {
@@ -75,8 +75,8 @@ func (p *peer) tick(s *session, now time.Time, slept bool) error {
 	seen.rate = s.rates[0]
 	p.chooser.observed(now, seen)
 	p.rate.Store(uint64(slices.Max(s.rates[:])))
-	if s.theirs != (incarnation{}) && len(s.carriers) == 0 && now.Sub(s.suspended) >= p.e.cfg.Resume {
-		return fmt.Errorf("no carrier for %v, the resume time", p.e.cfg.Resume)
+	if s.theirs != (incarnation{}) && len(s.carriers) == 0 && now.Sub(s.suspended) >= p.home.cfg.Resume {
+		return fmt.Errorf("no carrier for %v, the resume time", p.home.cfg.Resume)
 	}
 	return nil
 }
