@@ -86,16 +86,3 @@ func narrowBrainTiles(dst []byte, src []float32, limit uint32) (n int) {
 	}
 	return n
 }
-
-// Without this kernel, with AVX-512, onebit encodes bfloat16 at 0.84 of its speed; no speed in docs/numbers.md changes by 5 %.
-func roundBrainTiles(v []float32) (n int) {
-	tier, n := tiles(len(v))
-	switch {
-	case n == 0:
-	case tier >= simd.AVX512:
-		roundBrainAVX512(&v[0], n)
-	default:
-		roundBrainAVX2(&v[0], n)
-	}
-	return n
-}

@@ -44,11 +44,6 @@ func widenBrainAVX2(dst *float32, src *byte, n int)
 //go:noescape
 func narrowBrainAVX2(dst *byte, src *float32, n int, most uint32)
 
-// roundBrainAVX2 is roundBrain for n values, a positive multiple of 32.
-//
-//go:noescape
-func roundBrainAVX2(v *float32, n int)
-
 // widenBrainAVX512 is widenBrain for n values, a positive multiple of 32.
 //
 //go:noescape
@@ -58,8 +53,3 @@ func widenBrainAVX512(dst *float32, src *byte, n int)
 //
 //go:noescape
 func narrowBrainAVX512(dst *byte, src *float32, n int, most uint32)
-
-// roundBrainAVX512 is roundBrain for n values, a positive multiple of 32.
-//
-//go:noescape
-func roundBrainAVX512(v *float32, n int)

@@ -576,98 +576,6 @@ DATA all64<>+24(SB)/4, $0x00000040
 DATA all64<>+28(SB)/4, $0x00000040
 GLOBL all64<>(SB), RODATA|NOPTR, $32
 
-// func roundBrainAVX2(v *float32, n int)
-// Requires: AVX, AVX2
-TEXT ·roundBrainAVX2(SB), NOSPLIT, $0-16
-	MOVQ         v+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVL         $0x7f7f0000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y0
-
-loop9:
-	VMOVDQU   (AX), Y1
-	VPAND     all2147483647<>+0(SB), Y1, Y2
-	VMOVDQU   all2139095040<>+0(SB), Y3
-	VPCMPGTD  Y2, Y3, Y3
-	VPCMPGTD  Y0, Y2, Y2
-	VPAND     Y3, Y2, Y2
-	VPAND     all2147483648<>+0(SB), Y1, Y3
-	VPOR      Y0, Y3, Y3
-	VPBLENDVB Y2, Y3, Y1, Y1
-	VPSRLD    $0x10, Y1, Y2
-	VPAND     all1<>+0(SB), Y2, Y3
-	VPADDD    all32767<>+0(SB), Y3, Y3
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x10, Y3, Y3
-	VCMPPS    $0x03, Y1, Y1, Y1
-	VPOR      all64<>+0(SB), Y2, Y2
-	VPBLENDVB Y1, Y2, Y3, Y1
-	VPSLLD    $0x10, Y1, Y1
-	VMOVDQU   Y1, (AX)
-	VMOVDQU   32(AX), Y1
-	VPAND     all2147483647<>+0(SB), Y1, Y2
-	VMOVDQU   all2139095040<>+0(SB), Y3
-	VPCMPGTD  Y2, Y3, Y3
-	VPCMPGTD  Y0, Y2, Y2
-	VPAND     Y3, Y2, Y2
-	VPAND     all2147483648<>+0(SB), Y1, Y3
-	VPOR      Y0, Y3, Y3
-	VPBLENDVB Y2, Y3, Y1, Y1
-	VPSRLD    $0x10, Y1, Y2
-	VPAND     all1<>+0(SB), Y2, Y3
-	VPADDD    all32767<>+0(SB), Y3, Y3
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x10, Y3, Y3
-	VCMPPS    $0x03, Y1, Y1, Y1
-	VPOR      all64<>+0(SB), Y2, Y2
-	VPBLENDVB Y1, Y2, Y3, Y1
-	VPSLLD    $0x10, Y1, Y1
-	VMOVDQU   Y1, 32(AX)
-	VMOVDQU   64(AX), Y1
-	VPAND     all2147483647<>+0(SB), Y1, Y2
-	VMOVDQU   all2139095040<>+0(SB), Y3
-	VPCMPGTD  Y2, Y3, Y3
-	VPCMPGTD  Y0, Y2, Y2
-	VPAND     Y3, Y2, Y2
-	VPAND     all2147483648<>+0(SB), Y1, Y3
-	VPOR      Y0, Y3, Y3
-	VPBLENDVB Y2, Y3, Y1, Y1
-	VPSRLD    $0x10, Y1, Y2
-	VPAND     all1<>+0(SB), Y2, Y3
-	VPADDD    all32767<>+0(SB), Y3, Y3
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x10, Y3, Y3
-	VCMPPS    $0x03, Y1, Y1, Y1
-	VPOR      all64<>+0(SB), Y2, Y2
-	VPBLENDVB Y1, Y2, Y3, Y1
-	VPSLLD    $0x10, Y1, Y1
-	VMOVDQU   Y1, 64(AX)
-	VMOVDQU   96(AX), Y1
-	VPAND     all2147483647<>+0(SB), Y1, Y2
-	VMOVDQU   all2139095040<>+0(SB), Y3
-	VPCMPGTD  Y2, Y3, Y3
-	VPCMPGTD  Y0, Y2, Y2
-	VPAND     Y3, Y2, Y2
-	VPAND     all2147483648<>+0(SB), Y1, Y3
-	VPOR      Y0, Y3, Y3
-	VPBLENDVB Y2, Y3, Y1, Y1
-	VPSRLD    $0x10, Y1, Y2
-	VPAND     all1<>+0(SB), Y2, Y3
-	VPADDD    all32767<>+0(SB), Y3, Y3
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x10, Y3, Y3
-	VCMPPS    $0x03, Y1, Y1, Y1
-	VPOR      all64<>+0(SB), Y2, Y2
-	VPBLENDVB Y1, Y2, Y3, Y1
-	VPSLLD    $0x10, Y1, Y1
-	VMOVDQU   Y1, 96(AX)
-	ADDQ      $0x00000080, AX
-	SUBQ      $0x00000020, CX
-	JNZ       loop9
-	VZEROUPPER
-	RET
-
 // func widenBrainAVX512(dst *float32, src *byte, n int)
 // Requires: AVX, AVX512F
 TEXT ·widenBrainAVX512(SB), NOSPLIT, $0-24
@@ -675,7 +583,7 @@ TEXT ·widenBrainAVX512(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
-loop10:
+loop9:
 	VPMOVZXWD (CX), Z0
 	VPSLLD    $0x10, Z0, Z0
 	VMOVDQU64 Z0, (AX)
@@ -685,7 +593,7 @@ loop10:
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop10
+	JNZ       loop9
 	VZEROUPPER
 	RET
 
@@ -715,7 +623,7 @@ TEXT ·narrowBrainAVX512(SB), NOSPLIT, $0-28
 	VMOVD        BX, X6
 	VPBROADCASTD X6, Z6
 
-loop11:
+loop10:
 	VMOVDQU64  (CX), Z7
 	VPANDD     Z2, Z7, Z8
 	VPCMPD     $0x06, Z0, Z8, K1
@@ -747,72 +655,6 @@ loop11:
 	ADDQ       $0x00000080, CX
 	ADDQ       $0x00000040, AX
 	SUBQ       $0x00000020, DX
-	JNZ        loop11
-	VZEROUPPER
-	RET
-
-// func roundBrainAVX512(v *float32, n int)
-// Requires: AVX, AVX512F
-TEXT ·roundBrainAVX512(SB), NOSPLIT, $0-16
-	MOVQ         v+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVL         $0x7f7f0000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Z0
-	MOVL         $0x80000000, DX
-	VMOVD        DX, X1
-	VPBROADCASTD X1, Z1
-	MOVL         $0x7fffffff, DX
-	VMOVD        DX, X2
-	VPBROADCASTD X2, Z2
-	MOVL         $0x7f800000, DX
-	VMOVD        DX, X3
-	VPBROADCASTD X3, Z3
-	MOVL         $0x00000001, DX
-	VMOVD        DX, X4
-	VPBROADCASTD X4, Z4
-	MOVL         $0x00007fff, DX
-	VMOVD        DX, X5
-	VPBROADCASTD X5, Z5
-	MOVL         $0x00000040, DX
-	VMOVD        DX, X6
-	VPBROADCASTD X6, Z6
-
-loop12:
-	VMOVDQU64  (AX), Z7
-	VPANDD     Z2, Z7, Z8
-	VPCMPD     $0x06, Z0, Z8, K1
-	VPCMPD     $0x01, Z3, Z8, K1, K1
-	VPTERNLOGD $0xea, Z0, Z1, K1, Z7
-	VPSRLD     $0x10, Z7, Z8
-	VPANDD     Z4, Z8, Z9
-	VPADDD     Z5, Z9, Z9
-	VPADDD     Z7, Z9, Z9
-	VPSRLD     $0x10, Z9, Z9
-	VCMPPS     $0x03, Z7, Z7, K1
-	VPORD      Z6, Z8, K1, Z9
-	VPMOVDW    Z9, Y7
-	VPMOVZXWD  Y7, Z7
-	VPSLLD     $0x10, Z7, Z7
-	VMOVDQU64  Z7, (AX)
-	VMOVDQU64  64(AX), Z7
-	VPANDD     Z2, Z7, Z8
-	VPCMPD     $0x06, Z0, Z8, K1
-	VPCMPD     $0x01, Z3, Z8, K1, K1
-	VPTERNLOGD $0xea, Z0, Z1, K1, Z7
-	VPSRLD     $0x10, Z7, Z8
-	VPANDD     Z4, Z8, Z9
-	VPADDD     Z5, Z9, Z9
-	VPADDD     Z7, Z9, Z9
-	VPSRLD     $0x10, Z9, Z9
-	VCMPPS     $0x03, Z7, Z7, K1
-	VPORD      Z6, Z8, K1, Z9
-	VPMOVDW    Z9, Y7
-	VPMOVZXWD  Y7, Z7
-	VPSLLD     $0x10, Z7, Z7
-	VMOVDQU64  Z7, 64(AX)
-	ADDQ       $0x00000080, AX
-	SUBQ       $0x00000020, CX
-	JNZ        loop12
+	JNZ        loop10
 	VZEROUPPER
 	RET

@@ -7,7 +7,7 @@ func Round(v []float32, d DType) {
 	switch d {
 	case Float32, Float64:
 	case BFloat16:
-		roundBrain(v[roundBrainTiles(v):])
+		roundBrain(v)
 	case Float16:
 		roundHalf(v)
 	default:
