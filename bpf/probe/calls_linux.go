@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
@@ -40,7 +41,10 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 		err := p.objects.Calls.Lookup(key, &call)
 		switch {
 		case err == nil:
-			dst = state.appendCall(dst, i, &call)
+			from := len(dst)
+			if dst = state.appendCall(dst, i, &call); nowhere(dst[from:]) {
+				return dst, errRelease
+			}
 		case !errors.Is(err, ebpf.ErrKeyNotExist):
 			return dst, fmt.Errorf("probe: %w", err)
 		case int32(tag-g.First) >= 0 && p.given(g.Object+uint64(state.Counter), tag):
@@ -48,6 +52,14 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 		}
 	}
 	return dst, nil
+}
+
+// errRelease says that no known layout is the right one.
+var errRelease = errors.New("probe: DistributedDataParallel sums a bucket whose size, type and operator are nowhere that a known release of PyTorch keeps them: this release is not known")
+
+// nowhere reports whether a bucket's sum has no size that can be in any layout.
+func nowhere(layouts []Call) bool {
+	return !slices.ContainsFunc(layouts, func(c Call) bool { return !c.Bucket || c.Elements != NoElements })
 }
 
 // changing is CHANGING of probe.c.

@@ -108,6 +108,22 @@ func TestCallsAreTold(t *testing.T) {
 	}
 }
 
+// The calls of a release that keeps the parts of its objects elsewhere prove nothing, and the end of the proof says why.
+func TestUnknownRelease(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	unknown := release{"unknown", 0, 232, 240, 248, 32, 244, 40, false}
+	j := build(t, unknown).start(t)
+	rank := j.find(p)
+	if all := rank.Calls(nil, uint32(j.do("reduce 0 1 0"))); len(all) == 0 || rank.Ended() != "" {
+		t.Errorf("somebody's sum: calls %+v, ended by %q", all, rank.Ended())
+	}
+	j.do("announce 1")
+	if all := rank.Calls(nil, uint32(j.do("reduce 0 1 0"))); len(all) != 0 || !strings.Contains(rank.Ended(), "this release is not known") {
+		t.Errorf("a bucket: calls %+v, ended by %q", all, rank.Ended())
+	}
+}
+
 // A call has the number of times that buckets were freed before it, and the process's place in the group: as the programs saw the group made, or as
 // the group's object shows it where they did not.
 func TestBucketsAndMembers(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -233,8 +234,15 @@ func (p *probed) count(process counted) {
 	p.calls.Add(float64(now.Reduces - was.Reduces))
 	p.calls.Add(float64(now.Others - was.Others))
 	p.buckets.Add(float64(now.Buckets - was.Buckets))
-	verdict := verdictOn(now)
-	if verdict != p.seen[process].verdict && process.Ended() == "" {
+	verdict, ended := verdictOn(now), process.Ended()
+	if ended != "" {
+		verdict = unproved
+	}
+	switch {
+	case verdict == p.seen[process].verdict || strings.HasPrefix(ended, contradicted):
+	case ended != "":
+		p.log.Warn(verdict, "pid", process.Pid(), "process", process.Name(), "err", errors.New(ended))
+	default:
 		p.log.Info(verdict, "pid", process.Pid(), "process", process.Name(), "all_reduces", now.Reduces, "buckets", now.Buckets, "others", now.Others)
 	}
 	p.seen[process] = sight{now, verdict}
@@ -247,6 +255,7 @@ const (
 	provedBuckets = "a process's gradients are proved: DistributedDataParallel sums its buckets"
 	unprovedHook  = "a process's gradients are not proved: a communication hook sums memory of its own"
 	unprovedFSDP  = "a process's gradients are not proved: its own Python code, as that of FSDP, reduces and scatters them or sums several tensors at once"
+	unproved      = "nothing of a process is proved any more"
 	unprovedCode  = "a process's sums are not proved to be gradients: its own code calls them"
 )
 
@@ -341,9 +350,12 @@ func (p *probed) miss(f *failure) {
 	}
 }
 
+// contradicted begins the reasons of proofs that a connection's bytes have ended, which the log has told by then.
+const contradicted = "contradicted: "
+
 // Contradicted implements parser.Calls.
 func (c *calls) Contradicted(reason string) {
-	if process := c.process.Load(); process != nil && process.End(reason) {
+	if process := c.process.Load(); process != nil && process.End(contradicted+reason) {
 		c.probed.contradictions.Inc()
 		c.probed.log.Error("a process's connection carries something else than the process has called: nothing of it is proved any more",
 			"pid", process.Pid(), "process", process.Name(), "err", errors.New(reason))

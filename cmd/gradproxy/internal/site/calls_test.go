@@ -104,6 +104,31 @@ func TestCountsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
+// An unproved process is one whose calls were counted, and whose proof has ended.
+type unprovedProcess struct{ ended string }
+
+func (*unprovedProcess) Pid() int        { return 1 }
+func (*unprovedProcess) Name() string    { return "python" }
+func (u *unprovedProcess) Ended() string { return u.ended }
+func (*unprovedProcess) Counts() (probe.Counts, error) {
+	return probe.Counts{Reduces: 3, Buckets: 2}, nil
+}
+
+// The log says once why a process's calls prove nothing any more, unless it has told a contradiction already, and does not say that gradients are proved.
+func TestEndOfAProofIsLoggedOnce(t *testing.T) {
+	for reason, want := range map[string]int{"this release is not known": 1, contradicted + "a message is too long": 0} {
+		log := &buffer{}
+		p := newProbed(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+		process := &unprovedProcess{reason}
+		for range 3 {
+			p.count(process)
+		}
+		if n := strings.Count(log.String(), "level="); n != want || strings.Count(log.String(), reason) != want {
+			t.Errorf("ended by %q: %d lines, want %d:\n%s", reason, n, want, log)
+		}
+	}
+}
+
 // The search for a process that the prober is late to find ends with the connection, and with the proxy.
 func TestSearchEndsWithItsConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
