@@ -14,7 +14,7 @@ import (
 func TestJobSurvivesBlackHole(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	want := direct(t, torchJob(t, "torch113", 2))
-	job := torchJob(t, "torch113", 2, "--timeout", "120")
+	job := torchJob(t, "torch113", 2, "--timeout", "120", "--sleep", "0.2")
 	w := newWAN(t, 2, lan)
 	startProxies(t, w, testbed.Config{})
 	run := startJob(t, w, job)

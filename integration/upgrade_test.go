@@ -57,7 +57,7 @@ func through(t *testing.T, w *testbed.WAN, ps testbed.Proxies, c testbed.Config,
 func TestDDPSurvivesUpgrades(t *testing.T) {
 	t.Parallel()
 	want := direct(t, torchJob(t, "torch215", 2))
-	got := upgraded(t, newWAN(t, 2, lan), torchJob(t, "torch215", 2, "--timeout", "120"), 2, 4, 6)
+	got := upgraded(t, newWAN(t, 2, lan), torchJob(t, "torch215", 2, "--timeout", "120", "--sleep", "0.3"), 2, 4, 6)
 	sameResults(t, want.results, got)
 }
 
@@ -78,7 +78,7 @@ func TestJobsSurviveAll(t *testing.T) {
 		steps []int // before each upgrade
 	}{
 		"ddp": {func(t *testing.T) leg { return direct(t, torchJob(t, "torch215", 2)) },
-			func(t *testing.T) testbed.Job { return torchJob(t, "torch215", 2, "--timeout", "170") }, []int{2, 4, 6}},
+			func(t *testing.T) testbed.Job { return torchJob(t, "torch215", 2, "--timeout", "170", "--sleep", "0.3") }, []int{2, 4, 6}},
 		"mxnet": {func(t *testing.T) leg { want, _ := directMXNet(t, long); return want }, func(t *testing.T) testbed.Job { return long.job(t) }, []int{4, 9, 14}},
 	} {
 		want := run.want(t)
