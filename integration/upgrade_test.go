@@ -3,8 +3,10 @@
 package integration
 
 import (
-	"io"
+	"errors"
+	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,7 +80,9 @@ func TestJobsSurviveAll(t *testing.T) {
 		steps []int // before each upgrade
 	}{
 		"ddp": {func(t *testing.T) leg { return direct(t, torchJob(t, "torch215", 2)) },
-			func(t *testing.T) testbed.Job { return torchJob(t, "torch215", 2, "--timeout", "170", "--sleep", "0.3") }, []int{2, 4, 6}},
+			func(t *testing.T) testbed.Job {
+				return torchJob(t, "torch215", 2, "--timeout", "170", "--sleep", "0.3")
+			}, []int{2, 4, 6}},
 		"mxnet": {func(t *testing.T) leg { want, _ := directMXNet(t, long); return want }, func(t *testing.T) testbed.Job { return long.job(t) }, []int{4, 9, 14}},
 	} {
 		want := run.want(t)
@@ -125,13 +129,28 @@ func sinks(t *testing.T, w *testbed.WAN, sites ...int) map[int]netip.AddrPort {
 				if err != nil {
 					return
 				}
-				go func() {
-					io.Copy(io.Discard, c)
-					c.Close()
-				}()
+				go swallow(c.(*net.TCPConn))
 			}
 		}()
 		all[i] = netip.MustParseAddrPort(l.Addr().String())
 	}
 	return all
+}
+
+// swallow takes all that a connection has and closes it. The kernel copies none of it (tcp(7), MSG_TRUNC): the attack sends gigabytes.
+func swallow(c *net.TCPConn) {
+	defer c.Close()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	place := make([]byte, 1<<20) // how much is taken at once
+	for n := 1; n > 0 && err == nil; {
+		var failed error
+		err = raw.Read(func(fd uintptr) bool {
+			n, _, failed = syscall.Recvfrom(int(fd), place, syscall.MSG_TRUNC)
+			return failed != syscall.EAGAIN
+		})
+		err = errors.Join(err, failed)
+	}
 }

@@ -31,8 +31,16 @@ type Hostile struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 
+	valuesOfZeros, blocksOfZeros zeros
+
 	Denied, Reset, Values, Blocks, Silent atomic.Int64 // attacks that have reached the other sites so far
 }
+
+// How many blocks of zeros an attack sends in one write.
+const (
+	valuesAtOnce = 4
+	blocksAtOnce = 20
+)
 
 // Attack has site i attack the proxies of c, from now until Stop. sinks are addresses at their sites that it may have dialled, which take bytes.
 func (g *Gradproxy) Attack(w *WAN, i int, c Config, sinks map[int]netip.AddrPort) (*Hostile, error) {
@@ -49,12 +57,19 @@ func (g *Gradproxy) Attack(w *WAN, i int, c Config, sinks map[int]netip.AddrPort
 		name := w.Sites[j].Site
 		config.Peers = append(config.Peers, tunnel.Peer{Name: name, ID: fmt.Sprintf("spiffe://%s/%s", domain, name), Dial: fmt.Sprintf("%s:%d", addr, tunnelPort)})
 	}
-	e, err := tunnel.New(config)
-	if err != nil {
+	h := &Hostile{}
+	var err error
+	if h.valuesOfZeros, err = newZeros("lossless", 1, valuesAtOnce); err != nil {
+		return nil, err
+	}
+	if h.blocksOfZeros, err = newZeros("topk", 0, blocksAtOnce); err != nil {
+		return nil, err
+	}
+	if h.endpoint, err = tunnel.New(config); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	h := &Hostile{endpoint: e, stop: stop}
+	h.stop = stop
 	for _, j := range c.sites(w) {
 		site := w.Sites[j]
 		_, addr, _ := site.edge()
@@ -63,7 +78,7 @@ func (g *Gradproxy) Attack(w *WAN, i int, c Config, sinks map[int]netip.AddrPort
 		h.often(ctx, 2, func(n int) { h.values(ctx, site, n) })
 		h.often(ctx, 50, func(int) { h.silent(ctx, dial, fmt.Sprintf("%s:%d", addr, tunnelPort)) })
 		if sink, ok := sinks[j]; ok {
-			h.often(ctx, 5, func(n int) { h.blocks(ctx, site, own, sink, n) })
+			h.often(ctx, 1, func(n int) { h.blocks(ctx, site, own, sink, n) })
 		}
 	}
 	return h, nil
@@ -132,12 +147,15 @@ func (h *Hostile) silent(ctx context.Context, dial func(context.Context, string,
 	}
 }
 
-// zeros returns the frames of a slot's declaration and of blocks of zeros, 16 MiB each, which take some bytes each.
-func zeros(codec string, key uint64, blocks int) (declare, body []byte, err error) {
+// A zeros is the frames of a slot's declaration and of blocks of zeros, 16 MiB each, which take some bytes each. To encode the blocks costs an
+// attacker far more than to send them, so an attack does so once.
+type zeros struct{ declare, body []byte }
+
+func newZeros(codec string, key uint64, blocks int) (z zeros, err error) {
 	const n = frame.MaxBlock / 4
 	c, err := all.New(codec)
 	if err != nil {
-		return nil, nil, err
+		return zeros{}, err
 	}
 	d := frame.Declaration{Codec: c.String(), DType: tensor.Float32, N: n, Key: key}
 	e, err := c.NewEncoder(tensor.Float32, n)
@@ -145,23 +163,20 @@ func zeros(codec string, key uint64, blocks int) (declare, body []byte, err erro
 		mine := reference.NewCopy(frame.MaxBlock, 0)
 		e, err = reference.NewEncoder(c, tensor.Float32, mine, mine)
 	}
+	block := make([]byte, frame.MaxBlock)
 	for range blocks {
-		var block []byte
+		var body []byte
 		if err == nil {
-			block, err = e.Append([]byte{frame.FormCoded}, make([]byte, frame.MaxBlock))
+			body, err = e.Append([]byte{frame.FormCoded}, block)
 		}
-		body = frame.Append(body, frame.Frame{Kind: frame.Block, Body: block})
+		z.body = frame.Append(z.body, frame.Frame{Kind: frame.Block, Body: body})
 	}
-	return frame.Append(nil, frame.Frame{Kind: frame.Declare, Body: d.Append(nil)}), body, err
+	z.declare = frame.Append(nil, frame.Frame{Kind: frame.Declare, Body: d.Append(nil)})
+	return z, err
 }
 
 // values puts values of zeros and has them forgotten, for some seconds.
 func (h *Hostile) values(ctx context.Context, site *Site, n int) {
-	const batch = 4
-	declare, body, err := zeros("lossless", 1, batch)
-	if err != nil {
-		return
-	}
 	s, err := h.open(ctx, site, binary.AppendUvarint([]byte{frame.OpeningValues}, uint64(n+1)))
 	if err != nil {
 		return
@@ -169,33 +184,33 @@ func (h *Hostile) values(ctx context.Context, site *Site, n int) {
 	defer s.Reset(1)
 	defer time.AfterFunc(3*time.Second, func() { s.Reset(1) }).Stop()
 	go io.Copy(io.Discard, s)
-	for put := uint64(0); ctx.Err() == nil; put += batch {
+	for put := uint64(0); ctx.Err() == nil; put += valuesAtOnce {
 		var gone []byte
-		for i := range uint64(batch) {
+		for i := range uint64(valuesAtOnce) {
 			gone = binary.AppendUvarint(gone, put+i+1)
 		}
-		all := frame.Append(slices.Concat(declare, body), frame.Frame{Kind: frame.Forget, Body: gone})
+		all := frame.Append(slices.Concat(h.valuesOfZeros.declare, h.valuesOfZeros.body), frame.Frame{Kind: frame.Forget, Body: gone})
 		if _, err := s.Write(frame.Append(all, frame.Frame{Kind: frame.Evict, Body: []byte{0}})); err != nil {
 			return
 		}
-		h.Values.Add(batch)
+		h.Values.Add(valuesAtOnce)
+		select { // a proxy decodes a value of zeros in less time
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
 	}
 }
 
 // blocks has a server given hundreds of megabytes of zeros, and leaves.
 func (h *Hostile) blocks(ctx context.Context, site, own *Site, sink netip.AddrPort, n int) {
-	declare, body, err := zeros("topk", 0, 20)
-	if err != nil {
-		return
-	}
 	s, err := h.open(ctx, site, opening(own, sink, n))
 	if err != nil {
 		return
 	}
 	defer s.Reset(1)
 	defer time.AfterFunc(time.Second, func() { s.Reset(1) }).Stop()
-	if _, err := s.Write(append(declare, body...)); err == nil {
-		h.Blocks.Add(20)
+	if _, err := s.Write(slices.Concat(h.blocksOfZeros.declare, h.blocksOfZeros.body)); err == nil {
+		h.Blocks.Add(blocksAtOnce)
 	}
 	select { // for the bytes to be delivered, or not
 	case <-time.After(100 * time.Millisecond):
