@@ -17,7 +17,7 @@ import (
 func TestShadowPredictsMXNet(t *testing.T) {
 	require.Long(t)
 	t.Parallel()
-	const codec, few, many = "int4", 40, 240
+	const codec, few, many = "int4", 40, 120
 	nodes := []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Worker, Site: 1}, {Role: testbed.Worker, Site: 1}}
 	run := func(steps int, c testbed.Config) (l leg, ps testbed.Proxies) {
 		job := mxnetMode{nodes: nodes, args: []string{"--grid", "16"}}.job(t, "--steps", fmt.Sprint(steps), "--batch", "64", "--lr", "0.005")
