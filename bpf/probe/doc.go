@@ -8,6 +8,7 @@
 //	c10d::Reducer::~Reducer()           the buckets are freed; c10d::Reducer::initialize_buckets makes them anew
 //	c10d::ProcessGroupGloo::allreduce   an all-reduce of anybody: its memory, size, type, operator and tag
 //	c10d::ProcessGroupGloo()            a new process group, with its number of ranks, and the end of one
+//	c10d::ProcessGroupGloo::connectContexts   a group is connected, perhaps anew and to other members
 //
 // An all-reduce is a bucket's if it is the first on its thread after all_reduce_bucket, and sums the bucket's own tensor. Not proved
 // are sums by a comm hook in memory of its own, reduce-scatters by FSDP's Python code, and collectives of other libraries.

@@ -317,16 +317,32 @@ int other(struct pt_regs *r)
 	return 0;
 }
 
-// c10d::ProcessGroupGloo::ProcessGroupGloo(store, int rank, int size, options): a new group, perhaps where another one was.
+// made follows a group that begins to count tags, perhaps where another one was, and then in its place.
+INLINE void made(struct process *p, __u64 object, __u32 rank, __u32 size)
+{
+	struct fresh f = {.object = object, .size = size};
+	f.members[0] = f.members[1] = (__u64)size << 32 | rank;
+	begin(p, place_of(p, object), &f);
+}
+
+// c10d::ProcessGroupGloo::ProcessGroupGloo(store, int rank, int size, options): a new group.
 SEC("uprobe/ProcessGroupGloo")
 int new_group(struct pt_regs *r)
 {
 	struct process *p = process_of(r);
-	if (!p)
-		return 0;
-	struct fresh f = {.object = ARG1(r), .size = ARG4(r)};
-	f.members[0] = f.members[1] = (__u64)f.size << 32 | (__u32)ARG3(r);
-	begin(p, place_of(p, f.object), &f); // in the place of an earlier group at this address
+	if (p)
+		made(p, ARG1(r), ARG3(r), ARG4(r));
+	return 0;
+}
+
+// c10d::ProcessGroupGloo::connectContexts(int rank, int size, store): a group's connections are made, also those of a group that is
+// reconfigured: it has other members then, and counts tags from 0.
+SEC("uprobe/connectContexts")
+int connect_group(struct pt_regs *r)
+{
+	struct process *p = process_of(r);
+	if (p)
+		made(p, ARG1(r), ARG2(r), ARG3(r));
 	return 0;
 }
 

@@ -26,6 +26,9 @@ const (
 	symNewGroup        = "_ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE"
 )
 
+// symConnect is a method of process groups that can be reconfigured, which those of 2.14 and 2.15 can.
+const symConnect = "_ZN4c10d16ProcessGroupGloo15connectContextsEiiRKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEE"
+
 // symOldWork is a function of releases up to 1.12, in which a reduction's operator is a number and no object.
 const symOldWork = "_ZN4c10d12ProcessGroup4Work4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE"
 
@@ -196,11 +199,15 @@ func (p *Probes) attachTo(l *library, path string) error {
 		l.links = append(l.links, attached)
 		return nil
 	}
+	some := map[string]*ebpf.Program{symConnect: p.objects.ConnectGroup}
 	for _, symbol := range symOthers {
+		some[symbol] = p.objects.Other
+	}
+	for symbol, program := range some {
 		if _, ok := exported[symbol]; !ok {
 			continue
 		}
-		if err := attach(symbol, p.objects.Other); err != nil {
+		if err := attach(symbol, program); err != nil {
 			return err
 		}
 	}

@@ -124,6 +124,36 @@ func TestUnknownRelease(t *testing.T) {
 	}
 }
 
+// A group that is reconfigured counts its tags anew, among other members: it is as a new group.
+func TestReconfiguredGroup(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	r := releases[0]
+	j := built(t, r).start(t)
+	rank := j.find(p)
+	call := func() Call {
+		t.Helper()
+		if tag := j.do("reduce 0 1 0"); tag != 0 {
+			t.Fatalf("the first tag is %d", tag)
+		}
+		all := rank.Calls(nil, 0)
+		if len(all) != int(layouts) {
+			t.Fatalf("calls of one group: %+v", all)
+		}
+		return all[r.layout]
+	}
+	j.do("new 0 2 1")
+	was := call()
+	j.do("connect 0 3 2")
+	is := call()
+	if was.Elements != 1001 || was.Ranks != 2 || was.Member != (Member{1, 2}) {
+		t.Errorf("before: call %+v", was)
+	}
+	if is.Elements != 1001 || is.Ranks != 3 || is.Member != (Member{2, 3}) || is.Source == was.Source {
+		t.Errorf("reconfigured: call %+v, before %+v", is, was)
+	}
+}
+
 // A call has the number of times that buckets were freed before it, and the process's place in the group: as the programs saw the group made, or as
 // the group's object shows it where they did not.
 func TestBucketsAndMembers(t *testing.T) {

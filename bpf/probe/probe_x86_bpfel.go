@@ -75,6 +75,7 @@ const (
 	probeMapProcesses        = "processes"
 	probeProgAllReduceBucket = "all_reduce_bucket"
 	probeProgAllreduce       = "allreduce"
+	probeProgConnectGroup    = "connect_group"
 	probeProgEndGroup        = "end_group"
 	probeProgFreeBuckets     = "free_buckets"
 	probeProgNewGroup        = "new_group"
@@ -127,6 +128,7 @@ type probeSpecs struct {
 type probeProgramSpecs struct {
 	AllReduceBucket *ebpf.ProgramSpec `ebpf:"all_reduce_bucket"`
 	Allreduce       *ebpf.ProgramSpec `ebpf:"allreduce"`
+	ConnectGroup    *ebpf.ProgramSpec `ebpf:"connect_group"`
 	EndGroup        *ebpf.ProgramSpec `ebpf:"end_group"`
 	FreeBuckets     *ebpf.ProgramSpec `ebpf:"free_buckets"`
 	NewGroup        *ebpf.ProgramSpec `ebpf:"new_group"`
@@ -194,6 +196,7 @@ type probeVariables struct {
 type probePrograms struct {
 	AllReduceBucket *ebpf.Program `ebpf:"all_reduce_bucket"`
 	Allreduce       *ebpf.Program `ebpf:"allreduce"`
+	ConnectGroup    *ebpf.Program `ebpf:"connect_group"`
 	EndGroup        *ebpf.Program `ebpf:"end_group"`
 	FreeBuckets     *ebpf.Program `ebpf:"free_buckets"`
 	NewGroup        *ebpf.Program `ebpf:"new_group"`
@@ -204,6 +207,7 @@ func (p *probePrograms) Close() error {
 	return _ProbeClose(
 		p.AllReduceBucket,
 		p.Allreduce,
+		p.ConnectGroup,
 		p.EndGroup,
 		p.FreeBuckets,
 		p.NewGroup,

@@ -50,6 +50,8 @@ static unsigned long obey(struct order *o)
 		return set_tensor(&tensors[o->a], o->b, o->c, o->d), 0;
 	if (!strcmp(o->name, "new"))
 		return new_group(&groups[o->a], o->b, o->c), 0;
+	if (!strcmp(o->name, "connect"))
+		return connect_group(&groups[o->a], o->b, o->c), 0;
 	if (!strcmp(o->name, "end"))
 		return end_group(&groups[o->a]), 0;
 	if (!strcmp(o->name, "announce"))

@@ -12,6 +12,7 @@
 #define NEW_BUCKETS _ZN4c10d7Reducer18initialize_bucketsESt6vectorIS1_ImSaImEESaIS3_EE
 #define NEW_GROUP                                                                                                                                  \
 	_ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE
+#define CONNECT _ZN4c10d16ProcessGroupGloo15connectContextsEiiRKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEE
 #define END_GROUP _ZN4c10d16ProcessGroupGlooD1Ev
 #define REDUCE_SCATTER _ZN4c10d16ProcessGroupGloo21reduce_scatter_singleERN2at6TensorES3_RKNS_20ReduceScatterOptionsE
 
@@ -81,6 +82,16 @@ __attribute__((noinline)) void NEW_GROUP(struct group *g, void *store, int rank,
 }
 
 void new_group(struct group *g, int size, int rank) { NEW_GROUP(g, 0, rank, size, 0); }
+
+__attribute__((noinline)) void CONNECT(struct group *g, int rank, int size, void *store)
+{
+	(void)store;
+	*(int *)(g->other + MEMBERS) = rank;
+	*(int *)(g->other + MEMBERS + 4) = size;
+	g->tag = 0;
+}
+
+void connect_group(struct group *g, int size, int rank) { CONNECT(g, rank, size, 0); }
 
 __attribute__((noinline)) void END_GROUP(struct group *g) { g->tag = 0; }
 

@@ -11,6 +11,7 @@ struct group {
 
 void set_tensor(struct tensor *t, unsigned long storage, unsigned long elements, unsigned char type);
 void new_group(struct group *g, int size, int rank);
+void connect_group(struct group *g, int size, int rank); // reconfigures it
 void end_group(struct group *g);
 void all_reduce_bucket(struct tensor *t);
 void end_reducer(void);
