@@ -28,13 +28,8 @@ func (p *Proxy) prepare(conn *net.TCPConn) {
 	}
 }
 
-// join carries the bytes between an app's end and a stream until both directions have ended. calls returns
-// the collectives that the app is seen to call; nil: nobody sees them.
-func (p *Proxy) join(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls) {
-	p.begin(end, stream, peer, log, o, own, calls, func() {})
-}
-
-// begin is join; seated is called once the connection has its seat.
+// begin carries the bytes between an app's end and a stream until both directions have ended. calls returns
+// the collectives that the app is seen to call; nil: nobody sees them. seated is called once the connection has its seat.
 func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls, seated func()) {
 	set, protocols := p.settings.Load(), p.config.Protocols
 	job := set.jobOf(o.Client.Addr(), o.Server.Addr())

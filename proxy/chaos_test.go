@@ -114,7 +114,6 @@ type chaos struct {
 	wrong     []string // broken promises that are not about connections
 	replayed  uint64
 	job       sync.WaitGroup
-	apps      sync.WaitGroup
 }
 
 var appAddr = [2]netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1")}
@@ -318,7 +317,7 @@ func (n *incarnation) accept(peer string, opening []byte, in *tunnel.Incoming) {
 	server, end := n.appEnds(o.Server, o.Client)
 	e.left.Go(func() { e.run(1, server) })
 	lent := &lentConn{wayConn: end}
-	n.proxy.join(app.InProcess(lent), in.Accept(), peer, h.log.With("site", n.site.name, "server", o.Server), o, parser.Server, noCalls)
+	n.proxy.begin(app.InProcess(lent), in.Accept(), peer, h.log.With("site", n.site.name, "server", o.Server), o, parser.Server, noCalls, func() {})
 	app.Reset(lent)
 }
 
@@ -371,7 +370,7 @@ func (n *incarnation) open(e *exchange) bool {
 	client, end := n.appEnds(o.Client, o.Server)
 	e.left.Go(func() { e.run(0, client) })
 	lent := &lentConn{wayConn: end}
-	n.proxy.join(app.InProcess(lent), st, s.other().name, s.h.log.With("site", s.name, "server", o.Server), o, parser.Client, noCalls)
+	n.proxy.begin(app.InProcess(lent), st, s.other().name, s.h.log.With("site", s.name, "server", o.Server), o, parser.Client, noCalls, func() {})
 	app.Reset(lent)
 	return true
 }

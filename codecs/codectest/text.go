@@ -16,16 +16,6 @@ func Parse(text string, fromArgs func(*codecs.Args) (codecs.Codec, error)) (code
 	return fromArgs(a)
 }
 
-// New returns build(config), which must not fail.
-func New[Config any](t testing.TB, build func(Config) (codecs.Codec, error), config Config) codecs.Codec {
-	t.Helper()
-	c, err := build(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // Texts checks that each key of want is parsed to a codec with the value as its own text, and that each of refused is ErrText.
 func Texts(t *testing.T, parse func(string) (codecs.Codec, error), want map[string]string, refused ...string) {
 	t.Helper()

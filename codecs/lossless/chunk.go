@@ -114,10 +114,7 @@ func appendStored(dst, b []byte) []byte {
 	return dst
 }
 
-var (
-	errForm  = errors.New("unknown form")
-	errWidth = errors.New("a form of wider elements than the chunk has bytes for")
-)
+var errForm = errors.New("unknown form")
 
 // readChunk sets dst to the chunk that r begins with, or fails r.
 func (s *scratch) readChunk(dst []byte, r *reader) {

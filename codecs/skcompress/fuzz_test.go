@@ -16,17 +16,6 @@ var configs = []Config{
 	{Q: 8, R: 3}, {Q: 8, R: 2, Mode: Sparse, Block: 30}, {Q: 5, Mode: Dense, Rows: 1, Cols: 1}, {Q: 6, Mode: Joint, Rows: 3, Cols: 0.1},
 }
 
-// encodings returns a method's encodings of values of every kind.
-func encodings(t testing.TB, c Config, n int) (all [][]byte) {
-	m := mustMethod(t, c)
-	for _, x := range finite(n) {
-		if b, err := (encoder{m, n}).Append(nil, x); err == nil {
-			all = append(all, b)
-		}
-	}
-	return all
-}
-
 // FuzzDecode: any bytes are finite values or ErrCorrupt.
 func FuzzDecode(f *testing.F) {
 	var cs []codecs.Codec

@@ -29,9 +29,7 @@ type listener struct {
 	parsers  [2][2]parser.Parser // of the proxy beside a side, for a direction
 	failed   [2]error
 	messages []heard
-	open     [2]*heard
 	complete bool
-	err      error
 }
 
 func (l *listener) Gap(from parser.Side) { l.failed[from] = fmt.Errorf("gap") }

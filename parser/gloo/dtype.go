@@ -1,8 +1,6 @@
 package gloo
 
 import (
-	"encoding/binary"
-
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -79,13 +77,6 @@ type evidence struct {
 	zero64 int                // words that are zero as Float64
 	zero32 int                // halves that are zero as Float32
 	zero16 [4]int             // pieces that are zero
-}
-
-// add counts the whole words of b.
-func (e *evidence) add(b []byte) {
-	for ; len(b) >= 8; b = b[8:] {
-		e.word(binary.LittleEndian.Uint64(b))
-	}
 }
 
 // word counts one word.

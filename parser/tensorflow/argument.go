@@ -35,14 +35,13 @@ var (
 	pathRunStep    = protoscan.Of(2)
 	pathRunSession = protoscan.Of(8)
 
-	pathContext        = protoscan.Of(1) // of the requests below
-	pathQueued         = protoscan.Of(3, 2)
-	pathQueuedName     = protoscan.Of(3, 2, 2)
-	pathQueuedStep     = protoscan.Of(3, 2, 8)
-	pathOperation      = protoscan.Of(2)
-	pathOperationName  = protoscan.Of(2, 2)
-	pathOperationStep  = protoscan.Of(2, 8)
-	pathOfRegistration = protoscan.Of(3, 4)
+	pathContext       = protoscan.Of(1) // of the requests below
+	pathQueued        = protoscan.Of(3, 2)
+	pathQueuedName    = protoscan.Of(3, 2, 2)
+	pathQueuedStep    = protoscan.Of(3, 2, 8)
+	pathOperation     = protoscan.Of(2)
+	pathOperationName = protoscan.Of(2, 2)
+	pathOperationStep = protoscan.Of(2, 8)
 )
 
 // An argumentReader reads a message that may hold tensors by value, functions, and the word that a graph or a function runs.
@@ -54,11 +53,10 @@ type argumentReader struct {
 	graphs  *graphs // nil: the message holds none
 	payload bool
 
-	context         uint64
-	session, name   uint64 // hashes
-	step            uint64
-	queued          []queued // operations of an EnqueueRequest
-	started, stated bool     // RunGraphRequest has named its graph and its step
+	context       uint64
+	session, name uint64 // hashes
+	step          uint64
+	queued        []queued // operations of an EnqueueRequest
 }
 
 // A queued operation may be a function.

@@ -23,15 +23,6 @@ func (s *SVRG) Refer(w []float32) {
 	s.Model.Gradient(s.full, w, all)
 }
 
-// Gradient sets g as above and returns the batch's mean loss at w.
-func (s *SVRG) Gradient(g, w []float32, batch []int) (loss float64) {
-	loss = s.Difference(g, w, batch)
-	for i, v := range s.full {
-		g[i] += v
-	}
-	return loss
-}
-
 // Difference sets g to grad f_batch(w) - grad f_batch(reference) and returns the batch's mean loss at w: the part of the
 // gradient that differs from worker to worker, where all know the rest.
 func (s *SVRG) Difference(g, w []float32, batch []int) (loss float64) {
