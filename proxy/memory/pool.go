@@ -59,5 +59,6 @@ func (p *Pool) Put(b []byte) {
 	p.classes[index].Put(unsafe.SliceData(b))
 }
 
-// InUse returns the bytes that Get has given and Put has not taken back.
+// InUse returns the bytes that Get has given and Put has not taken back. Tests of the packages that take buffers compare it with the budgets: a buffer that is lost, or
+// that no budget pays for, shows in no other figure.
 func (p *Pool) InUse() int64 { return p.inUse.Load() }
