@@ -24,7 +24,7 @@ type library struct {
 	inode   inode
 	name    uint32 // by which the programs know it
 	counter uint32 // where a process group keeps its next tag
-	opFirst bool   // the first word of an all-reduce's options is its operator
+	opFirst bool   // the first byte of an all-reduce's options is its operator, as in 1.12
 	links   []link.Link
 	users   int       // processes
 	unused  time.Time // since when it has none, as a sweep has seen it; zero: it has some, or no sweep has seen it

@@ -75,7 +75,7 @@ struct process {
 	__u32 others;	   // other collectives that look like all-reduces on the wire
 	__u32 last;	   // place of the group that has called last
 	__u32 freed;	   // times at which buckets were freed, or were about to be
-	__u32 op_first;	   // 1: c10d::ReduceOp is a number, the first of c10d::AllreduceOptions, as up to 1.12; 0: an object, as layouts have it
+	__u32 op_first;	   // 1: the layout is that of 1.12, where c10d::ReduceOp is a number, the first byte of c10d::AllreduceOptions; 0: an object, as layouts have it
 	__u32 zero;
 	struct thread threads[THREADS];
 	struct group groups[GROUPS];
@@ -283,18 +283,23 @@ int allreduce(struct pt_regs *r)
 	struct call c = {.tensors = (list.end - list.first) / 8, .freed = p->freed};
 	if (c.tensors == 1) {
 		__u64 tensor = read64(list.first);
-		struct objects o; // of memory that cannot be read nothing is known
-		if (bpf_probe_read_user(o.tensor, TENSOR_BYTES, (void *)(tensor + TENSOR_BEGIN)) ||
-		    bpf_probe_read_user(o.options, OPTIONS_BYTES, (void *)MEMBER_ARG2(r)))
-			c.tensors = 0;
-		sum_of(&c.sums[0], &o, TORCH_2_15);
-		sum_of(&c.sums[1], &o, TORCH_1_13);
-		sum_of(&c.sums[2], &o, TORCH_2_5);
-		if (p->op_first)
-			c.sums[0].op = c.sums[1].op = c.sums[2].op = o.options[0];
-		if (t->id == id && t->tensor == tensor && tensor) {
-			c.bucket = 1;
-			__sync_fetch_and_add(&p->buckets, 1);
+		struct objects o; // both are read, whatever the first read says: the verifier of Linux before 6.3 demands that all of it is written
+		long unread = bpf_probe_read_user(o.tensor, TENSOR_BYTES, (void *)(tensor + TENSOR_BEGIN));
+		unread |= bpf_probe_read_user(o.options, OPTIONS_BYTES, (void *)MEMBER_ARG2(r));
+		if (unread) {
+			c.tensors = 0; // nothing is known of the call
+		} else {
+			sum_of(&c.sums[1], &o, TORCH_1_13);
+			if (p->op_first) {
+				c.sums[1].op = o.options[0];
+			} else {
+				sum_of(&c.sums[0], &o, TORCH_2_15);
+				sum_of(&c.sums[2], &o, TORCH_2_5);
+			}
+			if (t->id == id && t->tensor == tensor && tensor) {
+				c.bucket = 1;
+				__sync_fetch_and_add(&p->buckets, 1);
+			}
 		}
 	}
 	if (t->id == id)
