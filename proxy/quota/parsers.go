@@ -22,55 +22,47 @@ func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn
 		asked = &waits{Calls: c.Calls, now: sinceStart}
 		c.Calls = asked
 	}
-	both := &unmade{protocols: protocols, conn: c, recognized: recognized}
+	both := sync.OnceValues(func() (own, other parser.Parser) { return newParsers(protocols, c, recognized) })
 	x := q.Of(peer)
 	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart}
-	a := &meter{Parser: guarded{&lazy{both: both}}, metering: costs, waits: asked, share: memory.Share{Peer: &x.parserMemory}}
-	b := &meter{Parser: guarded{&lazy{both: both, other: true}}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
+	a := &meter{Parser: guarded{&late{both: both}}, metering: costs, waits: asked, share: memory.Share{Peer: &x.parserMemory}}
+	b := &meter{Parser: guarded{&late{both: both, other: true}}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
 	return a, b, func() {
 		a.release()
 		b.release()
 	}
 }
 
-// Unmade parsers of a connection are made when one of its directions brings the first bytes: together they take 10 KiB, and many connections say nothing for
-// long.
-type unmade struct {
-	protocols  []parser.Protocol
-	conn       parser.Conn
-	recognized func(string)
-	once       sync.Once
-	own, other parser.Parser
-}
-
-func (u *unmade) make() {
+// newParsers returns the parsers of a connection's two directions, each of which tries all protocols.
+func newParsers(protocols []parser.Protocol, c parser.Conn, recognized func(string)) (own, other parser.Parser) {
 	var fromClient, fromServer []parser.Parser
-	for _, protocol := range u.protocols {
-		a, b := protocol.New(u.conn)
+	for _, protocol := range protocols {
+		a, b := protocol.New(c)
 		fromClient = append(fromClient, a)
 		fromServer = append(fromServer, b)
 	}
-	if u.conn.Own == parser.Server {
+	if c.Own == parser.Server {
 		fromClient, fromServer = fromServer, fromClient
 	}
-	for i, protocol := range u.protocols {
-		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: u.recognized}
+	for i, protocol := range protocols {
+		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
 	}
-	u.own, u.other = parser.First(fromClient...), parser.First(fromServer...)
+	return parser.First(fromClient...), parser.First(fromServer...)
 }
 
-// A lazy parser is one of unmade parsers.
-type lazy struct {
-	both   *unmade
+// A late parser is the one of a direction, made when the connection's first bytes come, in either direction. The parsers of a connection take
+// 10 KiB, and many connections say nothing for long.
+type late struct {
+	both   func() (own, other parser.Parser) // the same ones each time, and the same panic
 	other  bool
-	Parser parser.Parser // nil until its first bytes
+	Parser parser.Parser // nil until the direction's first bytes
 }
 
-func (l *lazy) Next(b []byte) (parser.Segment, error) {
+func (l *late) Next(b []byte) (parser.Segment, error) {
 	if l.Parser == nil {
-		l.both.once.Do(l.both.make)
-		if l.Parser = l.both.own; l.other {
-			l.Parser = l.both.other
+		own, other := l.both()
+		if l.Parser = own; l.other {
+			l.Parser = other
 		}
 		l.both = nil
 	}
@@ -78,7 +70,7 @@ func (l *lazy) Next(b []byte) (parser.Segment, error) {
 }
 
 // Held implements parser.Sized.
-func (l *lazy) Held() int {
+func (l *late) Held() int {
 	if l.Parser == nil {
 		return 0
 	}
@@ -86,7 +78,7 @@ func (l *lazy) Held() int {
 }
 
 // Label implements parser.Labeler.
-func (l *lazy) Label(t tensor.Tensor) parser.Label {
+func (l *late) Label(t tensor.Tensor) parser.Label {
 	if l.Parser == nil {
 		return parser.Label{}
 	}

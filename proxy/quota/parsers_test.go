@@ -2,6 +2,8 @@ package quota
 
 import (
 	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -56,13 +58,32 @@ func TestParsersAreMadeWithTheFirstBytes(t *testing.T) {
 	}
 }
 
+// The first bytes of both directions may come at the same time.
+func TestParsersAreMadeOnce(t *testing.T) {
+	for range 100 {
+		protocol := new(newcomer)
+		mine, delivered, _ := New(2, 1<<20).Parsers("p", []parser.Protocol{protocol}, parser.Conn{}, slog.New(slog.DiscardHandler), noMetrics{}, nil)
+		var all sync.WaitGroup
+		for _, p := range []parser.Parser{mine, delivered} {
+			all.Go(func() {
+				if _, err := p.Next([]byte{0}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if all.Wait(); protocol.made != 1 {
+			t.Fatalf("made %d times", protocol.made)
+		}
+	}
+}
+
 // A parser that cannot be made leaves the bytes of both directions verbatim.
 func TestParserThatCannotBeMade(t *testing.T) {
 	q := New(1, 1<<20)
 	mine, delivered, _ := q.Parsers("p", []parser.Protocol{&newcomer{broken: true}}, parser.Conn{}, slog.New(slog.DiscardHandler), noMetrics{}, nil)
 	for _, p := range []parser.Parser{mine, delivered, mine} {
-		if _, err := p.Next([]byte{0}); err == nil {
-			t.Error("no error")
+		if _, err := p.Next([]byte{0}); err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("error %v, want the panic's", err)
 		}
 	}
 }
