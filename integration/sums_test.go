@@ -66,7 +66,7 @@ func wantProved(t *testing.T, ctx context.Context, ps testbed.Proxies, config te
 			t.Errorf("%.0f bytes of role %s went through %s, want %.0f to %.0f", got, role, codec, least, most)
 		}
 	}
-	if n, err := ps.Sum(ctx, "gradproxy_probe_contradictions_total"); err != nil || n != 0 {
+	if n, err := ps.Count(ctx, "gradproxy_probe_contradictions_total"); err != nil || n != 0 {
 		t.Errorf("%.0f processes contradicted (%v):\n%s", n, err, ps.Warnings())
 	}
 }

@@ -106,6 +106,12 @@ func TestJobsSurviveAll(t *testing.T) {
 			}
 			t.Logf("beside %d denied openings, %d resets, %d values and %d blocks of 16 MiB of zeros, %d silent handshakes",
 				h.Denied.Load(), h.Reset.Load(), h.Values.Load(), h.Blocks.Load(), h.Silent.Load())
+			for attack, n := range map[string]int64{"denied openings": h.Denied.Load(), "resets": h.Reset.Load(), "values": h.Values.Load(), "blocks": h.Blocks.Load(),
+				"silent handshakes": h.Silent.Load()} {
+				if n == 0 {
+					t.Errorf("no %s have reached a proxy: the test shows nothing of them", attack)
+				}
+			}
 			sameResults(t, want.results, got)
 		})
 	}

@@ -26,7 +26,7 @@ const (
 	symNewGroup        = "_ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE"
 )
 
-// symConnect is a method of process groups that can be reconfigured, which those of 2.14 and 2.15 can.
+// symConnect is a method that process groups have where they can be reconfigured: in 2.14 and 2.15.
 const symConnect = "_ZN4c10d16ProcessGroupGloo15connectContextsEiiRKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEE"
 
 // symOldWork is a function of releases up to 1.12, in which a reduction's operator is a number and no object.

@@ -194,7 +194,7 @@ func (h *Hostile) values(ctx context.Context, site *Site, n int) {
 			return
 		}
 		h.Values.Add(valuesAtOnce)
-		select { // a proxy decodes a value of zeros in less time
+		select { // the four values take a proxy less time than that
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 		}

@@ -161,6 +161,22 @@ func (ps Proxies) Sum(ctx context.Context, metric string, labels ...string) (sum
 	return sum, nil
 }
 
+// Count is Sum of a metric without labels, which each proxy must have: a name that no proxy knows is an error and not 0.
+func (ps Proxies) Count(ctx context.Context, metric string) (sum float64, err error) {
+	for _, p := range ps {
+		samples, err := p.Metrics(ctx)
+		if err != nil {
+			return 0, err
+		}
+		n, ok := samples[metric]
+		if !ok {
+			return 0, fmt.Errorf("testbed: the proxy of site %s has no metric %s", p.site.Site, metric)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // get asks the proxy's admin address, which only its namespace sees.
 func (p *Proxy) get(ctx context.Context, path string) (body string, err error) {
 	client := http.Client{

@@ -20,8 +20,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
-// All tests of this package run with their locks watched, and fail together if one was taken out of order; but not with the race detector, with which watching makes
-// them take twice as long.
+// All tests of this package run with their locks watched, and fail together if one was taken out of order; but not with the race detector, which a
+// watched lock hides races from: it orders goroutines that share no lock.
 func TestMain(m *testing.M) {
 	attacktest.Main(map[string]attacktest.Attack{
 		"silent": silentConns, "silent-many": silentConnsOfMany, "hellos-many": hellosOfMany, "resets": resetOpenings,

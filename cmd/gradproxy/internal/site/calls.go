@@ -252,7 +252,7 @@ func (p *probed) count(process counted) {
 const enough = 32
 
 const (
-	provedBuckets = "a process's gradients are proved: DistributedDataParallel sums its buckets"
+	provedBuckets = "a process's calls prove its gradients: DistributedDataParallel sums its buckets"
 	unprovedHook  = "a process's gradients are not proved: a communication hook sums memory of its own"
 	unprovedFSDP  = "a process's gradients are not proved: its own Python code, as that of FSDP, reduces and scatters them or sums several tensors at once"
 	unproved      = "nothing of a process is proved any more"
