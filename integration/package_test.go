@@ -129,7 +129,7 @@ func TestPackageFromInstallToRemoval(t *testing.T) {
 	job := torchJob(t, "torch113", 2, "--timeout", "120", "--steps", "30")
 	older, newer := buildPackages(t)
 	want := direct(t, job)
-	job.Args = append(job.Args, "--sleep", "0.2") // the upgrades come amid its steps
+	job.Args = append(job.Args, "--sleep", "0.4") // the upgrades, of 5 s each, come amid its steps
 	w := newWAN(t, 2, lan)
 	hosts := machines(t, w)
 	paris, tokyo := hosts[0], hosts[1]
