@@ -115,11 +115,9 @@ func program(t *testing.T) *testbed.Gradproxy {
 }
 
 // torchJob and jaxJob return jobs that run in one of the environments of env/install.sh, or skip the test. A job of torch has two buckets of
-// gradients, and no compiler (testdata/eager.py).
+// gradients.
 func torchJob(t *testing.T, environment string, ranks int, args ...string) testbed.Job {
-	job := newJob(t, environment, "torch_job.py", ranks, append([]string{"--hidden", "512,512"}, args...))
-	job.Env = []string{"TORCH_COMPILER=no"}
-	return job
+	return newJob(t, environment, "torch_job.py", ranks, append([]string{"--hidden", "512,512"}, args...))
 }
 
 func jaxJob(t *testing.T, ranks int, args ...string) testbed.Job {
@@ -257,12 +255,7 @@ func compare(t *testing.T, job testbed.Job) {
 // compareOn is compare over a WAN that lay makes.
 func compareOn(t *testing.T, lay func(*testing.T, int, wansim.Link) *testbed.WAN, job testbed.Job) {
 	t.Helper()
-	compareWith(t, lay, direct(t, job), job)
-}
-
-// compareWith is compareOn with a direct run that has been.
-func compareWith(t *testing.T, lay func(*testing.T, int, wansim.Link) *testbed.WAN, want leg, job testbed.Job) {
-	t.Helper()
+	want := direct(t, job)
 	w := lay(t, job.Ranks, lan)
 	startProxies(t, w, testbed.Config{})
 	before := w.LinkBytes()

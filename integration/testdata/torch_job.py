@@ -16,7 +16,6 @@ and the same torch end with the same hashes. Exit code 77: this torch cannot do 
 Runs on torch 1.13.1 and 2.15.
 """
 import quick  # before a framework
-import eager  # before torch
 
 import argparse
 import datetime
