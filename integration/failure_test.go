@@ -158,7 +158,7 @@ func TestFarProxyComesLate(t *testing.T) {
 	refused(t, w.Sites[1], w.Sites[0], w.Sites[0].Addr)
 	job.Some = []int{0, 1} // at once
 	run := startJob(t, w, job)
-	time.Sleep(5 * time.Second) // importing torch takes 2
+	time.Sleep(5 * time.Second) // to import torch takes 2 or 3 of them
 	far, err := program(t).StartOne(w, 0, testbed.Config{})
 	if err != nil {
 		t.Fatal(err)
