@@ -215,6 +215,7 @@ func TestPackageFromInstallToRemoval(t *testing.T) {
 
 	sh(t, paris, `gzip -dc /usr/share/man/man1/gradproxy-run.1.gz | grep -q 'gradproxy-run - Run this site'`)
 	sh(t, paris, `test ! -e /usr/share/man/man1/gradproxy-man.1.gz; bash -c '. /usr/share/bash-completion/completions/gradproxy && complete -p gradproxy' >&2`)
+	sh(t, paris, "grep -q CAP_PERFMON /usr/share/gradproxy/probes.conf")
 	sh(t, paris, "gradproxy check --no-files /usr/share/doc/gradproxy/examples/gradproxy.yaml")
 	table := "nft list tables | grep gradproxy_"
 	sh(t, paris, table)

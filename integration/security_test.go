@@ -49,7 +49,8 @@ func TestSecurityNamesItsTests(t *testing.T) {
 	}
 }
 
-// The unit is one that systemd reads without a complaint but for programs that are not installed. No test starts it: that takes a systemd.
+// The unit, by itself and with what probes take besides, is one that systemd reads without a complaint but for programs that are not installed. No test
+// starts it: that takes a systemd.
 func TestUnitIsValid(t *testing.T) {
 	require.Command(t, "systemd-analyze")
 	text, err := os.ReadFile("../deploy/gradproxy.service")
@@ -78,8 +79,14 @@ func TestUnitIsValid(t *testing.T) {
 		}
 		return strings.Join(said, "")
 	}
-	if said := verify(installed); said != "" {
-		t.Errorf("systemd says of the unit:\n%s", said)
+	probes, err := os.ReadFile("../deploy/packages/probes.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, unit := range []string{installed, installed + string(probes)} {
+		if said := verify(unit); said != "" {
+			t.Errorf("systemd says of the unit:\n%s", said)
+		}
 	}
 	if said := verify(strings.Replace(installed, "Restart=", "Restrat=", 1)); !strings.Contains(said, "Restrat") {
 		t.Errorf("systemd says nothing of a key that it does not know: %q", said)

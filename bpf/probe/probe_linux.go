@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +47,7 @@ var symOthers = []string{
 // Probes are the programs, loaded once and attached to any number of libraries. Methods are safe for concurrent use.
 type Probes struct {
 	objects probeObjects
+	many    bool  // the programs are of links of many uprobes: see unprivileged
 	besides []int // processes that are never a job's
 
 	finding sync.Mutex // one Find at a time
@@ -68,10 +70,27 @@ func Load(besides ...int) (*Probes, error) {
 	if err := setNamespace(spec); err != nil {
 		return nil, err
 	}
+	if p.many = unprivileged(); p.many {
+		for _, program := range spec.Programs {
+			program.AttachType = ebpf.AttachTraceUprobeMulti
+		}
+	}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, explain(err)
 	}
 	return p, nil
+}
+
+// unprivileged reports whether programs must be attached by links of many uprobes, which Linux has from 6.6 on. A uprobe by itself takes CAP_SYS_ADMIN, for
+// Linux 6.18 refuses it to a process with CAP_PERFMON alone; such a link takes CAP_BPF and CAP_PERFMON.
+func unprivileged() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if unix.Capget(&header, &sets[0]) != nil || sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0 {
+		return false
+	}
+	version, err := features.LinuxVersionCode()
+	return err == nil && version >= 6<<16|6<<8
 }
 
 // setNamespace tells the programs in which PID namespace this process is, since it numbers the jobs' processes as that namespace does.
@@ -98,7 +117,7 @@ func setNamespace(spec *ebpf.CollectionSpec) error {
 func explain(err error) error {
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("probe: it takes CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE outside of user namespaces, and a kernel that is not locked down: %w", err)
+		return fmt.Errorf("probe: it takes CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE outside of user namespaces, before Linux 6.6 perhaps CAP_SYS_ADMIN, and a kernel that is not locked down: %w", err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS):
 		return fmt.Errorf("probe: it takes Linux 5.15 with CONFIG_UPROBES and CONFIG_BPF_EVENTS: %w", err)
 	}
@@ -155,6 +174,14 @@ func (p *Probes) attach(path string) (*library, error) {
 	return l, nil
 }
 
+// link attaches a program at an address of a file; the program finds cookie.
+func (p *Probes) link(ex *link.Executable, program *ebpf.Program, address, cookie uint64) (link.Link, error) {
+	if p.many {
+		return ex.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: []uint64{address}, Cookies: []uint64{cookie}})
+	}
+	return ex.Uprobe("", program, &link.UprobeOptions{Address: address, Cookie: cookie})
+}
+
 func (p *Probes) attachTo(l *library, path string) error {
 	if err := l.open(path); err != nil {
 		return err
@@ -192,7 +219,7 @@ func (p *Probes) attachTo(l *library, path string) error {
 		if err != nil {
 			return err
 		}
-		attached, err := ex.Uprobe("", program, &link.UprobeOptions{Address: at.entryOf(code, f.Machine), Cookie: uint64(l.name)})
+		attached, err := p.link(ex, program, at.entryOf(code, f.Machine), uint64(l.name))
 		if err != nil {
 			return explain(err)
 		}
