@@ -292,11 +292,12 @@ func (c *chooser) lose(b *block, isRows bool) error {
 		b.around = newDenseFlush(b)
 		return c.exact(b)
 	case !isRows && b.slot.lock != nil && coder.NearlyZero(p.choice.Codec, p.t.DType, b.data):
-		c.contribute(b)
 		b.record.Refused(tensor.NoGain)
 		c.conn.Env.Metrics.FellBack(b.text, b.role, tensor.NoGain)
 		if b.slot.zeros++; b.slot.residual != nil && b.slot.zeros%maxZeros == 0 {
 			b.around = newDenseFlush(b)
+		} else {
+			c.contribute(b)
 		}
 		return c.exact(b)
 	case !isRows && b.slot.residual != nil:

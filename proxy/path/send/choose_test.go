@@ -315,7 +315,7 @@ func TestDoubtedJobLosesNothing(t *testing.T) {
 // Blocks that are nearly zero travel exactly. The residual of earlier ones waits for the next value with loss, but not for ever.
 func TestResidualWaitsForFewNearlyZeroBlocks(t *testing.T) {
 	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "int8"})
-	x := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 14, Proof: tensor.ByWire}
+	x := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 14, Proof: tensor.ByWire, Part: 7}
 	r := rand.New(rand.NewPCG(3, 4))
 	settled := func(data []byte) *block {
 		p, _ := planned(s, x)
@@ -345,8 +345,13 @@ func TestResidualWaitsForFewNearlyZeroBlocks(t *testing.T) {
 			if b.text != "lossless" {
 				t.Errorf("nearly zero block %d travels by %s", i, b.text)
 			}
-			if _, flush := b.around.(*denseFlush); flush {
+			_, flush := b.around.(*denseFlush)
+			if flush {
 				flushes = append(flushes, i)
+			}
+			result := tensor.Tensor{Part: x.Part, Whole: true, Size: x.Size}
+			if _, job, _ := s.direction.conn.Sums.See(result, make([]byte, x.Size)); (job != nil) == flush {
+				t.Errorf("nearly zero block %d, with its residual: %v, is compared with the result: %v", i, flush, job != nil)
 			}
 		}
 		if len(flushes) < 2 || flushes[0] < maxZeros-1 || flushes[1]-flushes[0] != maxZeros {
