@@ -211,7 +211,8 @@ INLINE struct group *begin(struct process *p, struct group *g, const struct fres
 INLINE void note(struct process *p, __u64 object, struct call *c)
 {
 	__u32 tag = 0;
-	bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter));
+	if (bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter)))
+		return; // a tag that was given and has no call is unknown
 	struct group *g = place_of(p, object);
 	if (!g) {
 		struct fresh f = {.object = object, .first = tag};
