@@ -28,6 +28,8 @@
 //	coder          codecs applied to blocks, for both ends
 //	frame          bytes on the wire
 //	memory         budgets and buffers
+//	policy         the rules that choose how a tensor travels
+//	tunnel         streams between sites, over carriers that may be lost
 //
 // A process that is about to be replaced brings its connections to rest and hands them over (package handover): a connection has a seat there from its
 // begin, and asks it, at rest, for the next stream.

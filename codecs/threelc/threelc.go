@@ -1,4 +1,4 @@
-// Package threelc is 3LC, which sends values as -M, 0 or M and zeros by the dozen ([Lim, Andersen and Kaminsky]): 3-value
+// Package threelc is 3LC, which sends values as -M, 0 or M and a run of zeros as one byte ([Lim, Andersen and Kaminsky]): 3-value
 // quantization with sparsity multiplication (section 3.1), quartic encoding (3.2) and zero-run encoding (3.3). The loss
 // waits in the residual (Figure 3) of package feedback; without feedback it is lost for good.
 //
@@ -42,7 +42,7 @@
 // # Bounds
 //
 // Size: at most 4 + p bytes a block (1.6 bits a value and 4 bytes), at least 4 + p/14 (a byte for 280 of float32).
-// With coder=entropy, at most a byte more than so, and at most 1.05 times the order-0 entropy of the ternary values, scales
+// With coder=entropy, at most one byte a block more, and at most 1.05 times the order-0 entropy of the ternary values, scales
 // included, in blocks of 65,536 values of which 0.5 % are no zeros (tests say so, not a theorem): at s = 1, over steps 100 to 399 of
 // two trainings (integration/cmd/recordgradients), 0.05 to 0.18 bits a value, where zero-run encoding has 0.18 to 0.38.
 // Error: |x-y| <= M/2 < max|x| for normal M (section 3.1), where M = s·max|x| over the block, rounded to

@@ -1,7 +1,7 @@
 // Package policy chooses how a tensor travels: which codec, or none, and why.
 //
 // A Policy is a list of rules of which the first that matches wins, and lossless coding where none does. Whatever a
-// rule says, loss is possible only where the parser has proof of the role: a lossy codec on anything but a gradient,
+// rule says, loss is possible only where the parser has proof of the role, or the user's word for the sums of a job: a lossy codec on anything but a gradient,
 // an aggregate whose job opts in, or, by a rule that names state, its difference to the value that the receiver holds, becomes
 // lossless.
 //

@@ -32,8 +32,8 @@ func New(cores int, parsing int64) *Quotas {
 	return &Quotas{cores: cores, parsing: memory.NewBudget(parsing), scheduler: scheduler{cores: cores}}
 }
 
-// Schedule returns a function that begins the work on a frame of a peer, and returns one that ends it. It is for one goroutine at a time. While a
-// peer is alone the work begins at once.
+// Schedule returns begin, which waits until the peer may work on a frame and returns end, which lets the next peer work. They are for one goroutine at a
+// time. While a peer is alone, begin does not wait.
 func (q *Quotas) Schedule(x *Quota) (begin func() (end func())) {
 	g := new(grant)
 	end := func() { q.scheduler.end(g) }

@@ -1,6 +1,6 @@
 // Package tunnel carries many streams of bytes between sites over a few authenticated connections, the
-// carriers. Streams outlive carriers: every byte has a 64-bit offset in its stream, bytes that are not acknowledged are
-// kept, and leaves again, the same bytes, when the carrier that it left on is lost. So one mechanism serves for
+// carriers. Streams outlive carriers: every byte has a 64-bit offset in its stream. Bytes that are not acknowledged are
+// kept. When the carrier on which they left is lost, the same bytes leave again on another. So one mechanism serves for
 // spreading a stream over carriers, for exchanging them (a key wears out, a certificate ends), and for
 // resuming after an outage.
 //
@@ -15,8 +15,8 @@
 //
 // # Wire
 //
-// A carrier is TLS 1.3 with ALPN "gradprox" over TCP (or, if asked for by name, the connection in clear, on
-// loopback only). It carries records. Numbers are big-endian.
+// A carrier is TLS 1.3 with ALPN "gradprox" over TCP (tls.go), DTLS 1.2 over UDP (dtls.go) or, if asked for by name, the
+// connection in clear, on loopback only. It carries records. Numbers are big-endian.
 //
 //	length uint32 | kind uint8 | flags uint8 | stream uint48 | value uint64 | body, length bytes
 //

@@ -6,12 +6,12 @@
 //	read      the app's bytes, where they are likely to belong to a block straight into it, and how long a block waits for its rest
 //	classify  asks the parser whose bytes they are
 //	cut       tensors into blocks at fixed offsets; the bytes between blocks that wait form a group with them
-//	choose    how a value and each of its blocks travel: policy, content check, residuals, value cache; no other stage knows these
+//	choose    how a value and each of its blocks travel: policy, content check, residuals, value cache; no other stage imports their packages
 //	encode    blocks, on any core, in the turns of their slots
 //	emit      frames in stream order, and bytes that travel verbatim
 //
-// Each stage is a type in a file of its own and calls only the stages after it. block.go, group.go and spare.go have the data that goes from
-// stage to stage; group.go, direct.go, tensorcut.go belong to cut, plan.go, past.go and rows.go to choose, slots.go to encode.
+// Each stage is a type in a file of its own and calls only the stages after it. direction.go has what all stages share, block.go, group.go and spare.go the data that goes from
+// stage to stage; narrow.go and unsent.go belong to read, direct.go and tensorcut.go to cut, plan.go, past.go and rows.go to choose, slots.go to encode.
 package send
 
 import (
