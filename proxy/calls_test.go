@@ -68,6 +68,9 @@ func TestParsersSeeTheCallsOfTheOwnApp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
+	if _, err := client.Write([]byte{0}); err != nil { // parsers are made when bytes come
+		t.Fatal(err)
+	}
 	for range 2 {
 		c := <-w.conns
 		socket, far := client, c.Server
