@@ -643,7 +643,7 @@ func TestTableAddress(t *testing.T) {
 
 // A socket that is in no process is an error.
 func TestNotFound(t *testing.T) {
-	t.Parallel()
+	// Not in parallel: a job that another test starts has this process's sockets until it executes its program.
 	p := load(t)
 	j := build(t, releases[0]).start(t)
 	own, remote := address(j.conn.LocalAddr()), address(j.conn.RemoteAddr())
