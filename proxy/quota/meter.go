@@ -86,6 +86,7 @@ type meter struct {
 	share memory.Share
 	taken int           // bytes of the budget
 	bytes int           // given since the last look
+	begun bool          // a short piece was given
 	over  time.Duration // time beyond that of the bytes; the time of up to heldEvery bytes may be saved
 	used  time.Duration // of over, paid for
 }
@@ -114,7 +115,9 @@ func (m *meter) Next(b []byte) (parser.Segment, error) {
 func (m *meter) timed(b []byte) (parser.Segment, error) {
 	weight := time.Duration(1)
 	if len(b) < timedAlways {
-		if weight = timedEvery; rand.Uint32N(timedEvery) != 0 {
+		first := !m.begun // the parsers are made then, which must not count timedEvery times
+		m.begun = true
+		if weight = timedEvery; first || rand.Uint32N(timedEvery) != 0 {
 			return m.Parser.Next(b)
 		}
 	}
