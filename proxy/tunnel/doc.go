@@ -102,7 +102,7 @@
 //	session.mu               a session with its carriers and streams
 //	recordGate.mu            records of DTLS on their way to a Link
 //	datagramLink.mu          a Link over datagrams
-//	those of package udp     connections of datagrams, in the order that its package comment has
+//	locks of package udp     connections of datagrams, in the order that its package comment has
 //	others                   identities, half-open handshakes, a peer's openings and choice, buffers before TLS, the keys and the memory of
 //	                         datagrams: no lock is taken under them
 //
