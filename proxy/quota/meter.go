@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,6 +76,7 @@ type metering struct {
 	time    *allowance
 	memory  *memory.Budget
 	now     func() time.Duration // a clock that only goes forward
+	worked  func() time.Duration // the processor time of the calling thread
 	spent   atomic.Pointer[error]
 }
 
@@ -82,7 +84,7 @@ type metering struct {
 type meter struct {
 	parser.Parser // nil once it has ended
 	*metering
-	waits *waits // nil: the parser asks nobody
+	asked *questions // nil: the parser asks nobody
 	share memory.Share
 	taken int           // bytes of the budget
 	bytes int           // given since the last look
@@ -110,8 +112,8 @@ func (m *meter) Next(b []byte) (parser.Segment, error) {
 	return seg, nil
 }
 
-// timed has the parser classify b, and pays for the time. A clock takes longer to read than a header to parse: of short pieces one in
-// timedEvery is timed, by chance, for all.
+// timed has the parser classify b, and pays for the processor's time, in which a busy machine's other programs have no part. Its clock takes longer to read
+// than a header to parse: of short pieces one in timedEvery is timed, by chance, for all.
 func (m *meter) timed(b []byte) (parser.Segment, error) {
 	weight := time.Duration(1)
 	if len(b) < timedAlways {
@@ -121,23 +123,29 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 			return m.Parser.Next(b)
 		}
 	}
-	begin, waited := m.now(), m.waits.waited()
-	seg, err := m.Parser.Next(b)
+	seg, took, err := m.measured(b)
 	if err != nil {
 		return seg, err
 	}
-	end := m.now()
-	took := max(0, end-begin-(m.waits.waited()-waited))
 	m.over = max(m.over+weight*(took-time.Duration(seg.Len)*timePerByte), -heldEvery*timePerByte)
 	if m.over <= timeFree/8 {
 		return seg, nil
 	}
 	d := m.over
 	m.used, m.over = m.used+d, 0
-	if !m.time.take(d, end) && m.used > timeFree {
+	if !m.time.take(d, m.now()) && m.used > timeFree {
 		return parser.Segment{}, m.end(errTime, "time")
 	}
 	return seg, nil
+}
+
+// measured has the parser classify b, and returns the time that it took of this thread and of the process that answers questions.
+func (m *meter) measured(b []byte) (seg parser.Segment, took time.Duration, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := m.worked() + m.asked.time()
+	seg, err = m.Parser.Next(b)
+	return seg, m.worked() + m.asked.time() - begin, err
 }
 
 // holds pays for the n bytes that the parser holds, and reports whether it could.

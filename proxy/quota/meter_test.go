@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"testing"
@@ -30,9 +31,10 @@ type noMetrics struct{}
 
 func (noMetrics) ParserSpent(string, string) {}
 
-// meters returns the meters of a connection's two parsers, whose clock is *clock.
+// meters returns the meters of a connection's two parsers, whose clocks are *clock.
 func meters(q *Quota, b *memory.Budget, clock *time.Duration, own, other parser.Parser) (a, z *meter) {
-	costs := &metering{metrics: noMetrics{}, log: slog.New(slog.DiscardHandler), time: &q.parserTime, memory: b, now: func() time.Duration { return *clock }}
+	now := func() time.Duration { return *clock }
+	costs := &metering{metrics: noMetrics{}, log: slog.New(slog.DiscardHandler), time: &q.parserTime, memory: b, now: now, worked: now}
 	return &meter{Parser: own, metering: costs, share: memory.Share{Peer: &q.parserMemory}}, &meter{Parser: other, metering: costs, share: memory.Share{Peer: &q.parserMemory}}
 }
 
@@ -98,19 +100,20 @@ func TestParserTimeOfSmallMessages(t *testing.T) {
 	}
 }
 
-// slowCalls take their time to answer.
-type slowCalls struct {
-	parser.Calls
-	clock *time.Duration
-	takes time.Duration
-}
+// slowCalls take their time to answer, in which their thread has nothing to do.
+type slowCalls struct{ parser.Calls }
 
-func (c *slowCalls) Of(dst []parser.Call, _ uint32) ([]parser.Call, bool) {
-	*c.clock += c.takes
+func (slowCalls) Of(dst []parser.Call, _ uint32) ([]parser.Call, bool) {
+	time.Sleep(5 * time.Millisecond)
 	return dst, true
 }
 
-// An asking parser asks for the calls at each piece, and takes a time of its own.
+// noCalls answer at once.
+type noCalls struct{ parser.Calls }
+
+func (noCalls) Of(dst []parser.Call, _ uint32) ([]parser.Call, bool) { return dst, true }
+
+// An asking parser asks for the calls at each piece.
 type asking struct {
 	hog
 	calls parser.Calls
@@ -121,21 +124,52 @@ func (a *asking) Next(b []byte) (parser.Segment, error) {
 	return a.hog.Next(b)
 }
 
-// A stream is not ended because answers about its calls come late, as from another process on a busy machine, but it pays for each question and for the
-// time between them.
-func TestWaitsAreNoParserTime(t *testing.T) {
-	for _, x := range []struct {
-		answer, own time.Duration // own of each byte
-		ends        bool
-	}{{10 * time.Millisecond, 5 * time.Nanosecond, false}, {10 * time.Millisecond, time.Millisecond, true}, {answerTime, 0, true}} {
-		var clock time.Duration
-		w := &waits{Calls: &slowCalls{clock: &clock, takes: x.answer}, now: func() time.Duration { return clock }}
-		m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock, takes: x.own}, w}, &hog{clock: &clock})
-		m.waits = w
-		if _, err := feed(m, 100_000); errors.Is(err, errTime) != x.ends {
-			t.Errorf("answers take %v, a byte %v: %v, ended: %v wanted", x.answer, x.own, err, x.ends)
+// A stream pays for each question about its calls, which another process answers.
+func TestQuestionsAreParserTime(t *testing.T) {
+	var clock time.Duration
+	for _, asks := range []bool{false, true} {
+		q := &questions{Calls: noCalls{}}
+		m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock}, q}, &hog{clock: &clock})
+		if asks {
+			m.asked = q
+		}
+		if _, err := feed(m, 100_000); errors.Is(err, errTime) != asks {
+			t.Errorf("questions paid for: %v, but the parser ended with %v", asks, err)
 		}
 	}
+}
+
+// A stream is not ended because answers about its calls, or the processor, come late, as on a busy machine: the thread's own time counts. It is ended where
+// that is too much.
+func TestWaitsAreNoParserTime(t *testing.T) {
+	var clock time.Duration
+	q := newQuota()
+	q.parserTime.left = 0
+	m, _ := meters(q, memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock}, slowCalls{}}, &hog{clock: &clock})
+	m.worked = threadTime
+	long := make([]byte, timedAlways)
+	for range 10 { // 50 ms, 25 times timeFree
+		if _, err := m.Next(long); err != nil {
+			t.Fatalf("waits count as the parser's time: %v", err)
+		}
+	}
+	m.Parser = &spinning{}
+	for range 10_000 {
+		if _, err := m.Next(long); errors.Is(err, errTime) {
+			return
+		}
+	}
+	t.Error("a parser that works longer than it may was not ended")
+}
+
+// A spinning parser takes some 100 microseconds of the processor for each piece.
+type spinning struct{ sum [32]byte }
+
+func (s *spinning) Next(b []byte) (parser.Segment, error) {
+	for range 1000 {
+		s.sum = sha256.Sum256(s.sum[:])
+	}
+	return parser.Segment{Len: len(b)}, nil
 }
 
 // Parsers hold no more than the budget together; the ones that hold most travel verbatim, and give everything back.
@@ -179,7 +213,7 @@ func TestParserMemoryIsBounded(t *testing.T) {
 // The cost of a meter for each call of a parser.
 func BenchmarkMeter(b *testing.B) {
 	m, _ := meters(newQuota(), memory.NewBudget(64<<20), new(time.Duration), parser.Verbatim{}, parser.Verbatim{})
-	m.now, m.time.cores = sinceStart, 1000 // as if nothing else took time
+	m.now, m.worked, m.time.cores = sinceStart, threadTime, 1000 // as if nothing else took time
 	piece := make([]byte, 48)
 	for b.Loop() {
 		if _, err := m.Next(piece); err != nil {
