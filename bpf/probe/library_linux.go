@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -64,13 +65,16 @@ func (l *library) changed() bool {
 	return err != nil || at != l.written
 }
 
+// detach removes the programs, all at once: to remove a link, the kernel waits a quarter of a second until nobody is in its program.
 func (l *library) detach() error {
-	var errs []error
-	for _, a := range l.links {
-		errs = append(errs, a.Close())
+	errs := make([]error, len(l.links)+1)
+	var all sync.WaitGroup
+	for i, a := range l.links {
+		all.Go(func() { errs[i] = a.Close() })
 	}
+	all.Wait()
 	if l.file != nil {
-		errs = append(errs, l.file.Close())
+		errs[len(l.links)] = l.file.Close()
 	}
 	return errors.Join(errs...)
 }

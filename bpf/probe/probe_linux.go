@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -47,7 +48,7 @@ var symOthers = []string{
 // Probes are the programs, loaded once and attached to any number of libraries. Methods are safe for concurrent use.
 type Probes struct {
 	objects probeObjects
-	many    bool  // the programs are of links of many uprobes: see unprivileged
+	many    bool  // the programs are of links of many uprobes: see manyAtOnce
 	besides []int // processes that are never a job's
 
 	finding sync.Mutex // one Find at a time
@@ -70,7 +71,7 @@ func Load(besides ...int) (*Probes, error) {
 	if err := setNamespace(spec); err != nil {
 		return nil, err
 	}
-	if p.many = unprivileged(); p.many {
+	if p.many = manyAtOnce(); p.many {
 		for _, program := range spec.Programs {
 			program.AttachType = ebpf.AttachTraceUprobeMulti
 		}
@@ -81,14 +82,9 @@ func Load(besides ...int) (*Probes, error) {
 	return p, nil
 }
 
-// unprivileged reports whether programs must be attached by links of many uprobes, which Linux has from 6.6 on. A uprobe by itself takes CAP_SYS_ADMIN, for
-// Linux 6.18 refuses it to a process with CAP_PERFMON alone; such a link takes CAP_BPF and CAP_PERFMON.
-func unprivileged() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	if unix.Capget(&header, &sets[0]) != nil || sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0 {
-		return false
-	}
+// manyAtOnce reports whether the kernel has links of many uprobes (Linux 6.6). Such a link takes CAP_BPF and CAP_PERFMON, where a uprobe by itself takes
+// CAP_SYS_ADMIN (Linux 6.18 refuses it to a process with CAP_PERFMON alone). It is also removed at once, where single uprobes take 50 ms each.
+func manyAtOnce() bool {
 	version, err := features.LinuxVersionCode()
 	return err == nil && version >= 6<<16|6<<8
 }
@@ -174,12 +170,24 @@ func (p *Probes) attach(path string) (*library, error) {
 	return l, nil
 }
 
-// link attaches a program at an address of a file; the program finds cookie.
-func (p *Probes) link(ex *link.Executable, program *ebpf.Program, address, cookie uint64) (link.Link, error) {
+// link attaches a program at addresses of a file; the program finds cookie.
+func (p *Probes) link(ex *link.Executable, program *ebpf.Program, addresses []uint64, cookie uint64) ([]link.Link, error) {
 	if p.many {
-		return ex.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: []uint64{address}, Cookies: []uint64{cookie}})
+		many, err := ex.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: addresses, Cookies: slices.Repeat([]uint64{cookie}, len(addresses))})
+		if err != nil {
+			return nil, err
+		}
+		return []link.Link{many}, nil
 	}
-	return ex.Uprobe("", program, &link.UprobeOptions{Address: address, Cookie: cookie})
+	var links []link.Link
+	for _, address := range addresses {
+		one, err := ex.Uprobe("", program, &link.UprobeOptions{Address: address, Cookie: cookie})
+		if err != nil {
+			return links, err
+		}
+		links = append(links, one)
+	}
+	return links, nil
 }
 
 func (p *Probes) attachTo(l *library, path string) error {
@@ -214,32 +222,35 @@ func (p *Probes) attachTo(l *library, path string) error {
 	if err != nil {
 		return err
 	}
-	attach := func(symbol string, program *ebpf.Program) error {
-		at, code, err := find(symbol)
-		if err != nil {
-			return err
+	attach := func(program *ebpf.Program, symbols ...string) error {
+		var addresses []uint64
+		for _, symbol := range symbols {
+			at, code, err := find(symbol)
+			if err != nil {
+				return err
+			}
+			addresses = append(addresses, at.entryOf(code, f.Machine))
 		}
-		attached, err := p.link(ex, program, at.entryOf(code, f.Machine), uint64(l.name))
+		links, err := p.link(ex, program, addresses, uint64(l.name))
+		l.links = append(l.links, links...)
 		if err != nil {
 			return explain(err)
 		}
-		l.links = append(l.links, attached)
 		return nil
 	}
-	some := map[string]*ebpf.Program{symConnect: p.objects.ConnectGroup}
-	for _, symbol := range symOthers {
-		some[symbol] = p.objects.Other
-	}
-	for symbol, program := range some {
-		if _, ok := exported[symbol]; !ok {
-			continue
+	absent := func(symbol string) bool { _, ok := exported[symbol]; return !ok }
+	if !absent(symConnect) {
+		if err := attach(p.objects.ConnectGroup, symConnect); err != nil {
+			return err
 		}
-		if err := attach(symbol, program); err != nil {
+	}
+	if others := slices.DeleteFunc(slices.Clone(symOthers), absent); len(others) > 0 {
+		if err := attach(p.objects.Other, others...); err != nil {
 			return err
 		}
 	}
 	// Last comes the function without which nothing is proved.
-	return errors.Join(attach(symNewGroup, p.objects.NewGroup), attach(symEndGroup, p.objects.EndGroup),
-		attach(symEndReducer, p.objects.FreeBuckets), attach(symNewBuckets, p.objects.FreeBuckets),
-		attach(symAllreduce, p.objects.Allreduce), attach(symAllReduceBucket, p.objects.AllReduceBucket))
+	return errors.Join(attach(p.objects.NewGroup, symNewGroup), attach(p.objects.EndGroup, symEndGroup),
+		attach(p.objects.FreeBuckets, symEndReducer, symNewBuckets),
+		attach(p.objects.Allreduce, symAllreduce), attach(p.objects.AllReduceBucket, symAllReduceBucket))
 }
