@@ -23,8 +23,8 @@ func (w wan) lossy() (gradients, both string) {
 	return gradients, both
 }
 
-// recommended is the way of servertable that the pages recommend: pushes and pulls by 3LC.
-const recommended = "3lc+3lc"
+// servers3LC is the way of servertable of which the pages show the savings: pushes and pulls by 3LC.
+const servers3LC = "3lc+3lc"
 
 // A rung is a step of the ladder: the role of tensors, the part that they may lose, and the saving of a job.
 type rung struct {
@@ -34,7 +34,7 @@ type rung struct {
 	class            string
 }
 
-// The ways of the ring that the pages recommend: 3LC for gradients, and int4 for sums as well.
+// The ways of the ring of which the pages show the savings: 3LC for gradients, and int4 for sums as well.
 const (
 	ringGradients = "3lc"
 	ringSums      = "3lc+int4"
@@ -46,7 +46,7 @@ func rungs(d data) []rung {
 		{"everything", "nothing: every byte arrives as it was sent", "the default", "ring", d.Ring.fewer("lossless"), "s1"},
 		{"", "", "", "parameter server", d.Learning.fewer("lossless"), "s1"},
 		{"gradient", "a part, made up for in later steps; replicas stay identical", "a rule: role gradient, codec 3lc", "ring", d.Ring.fewer(ringGradients), "s3"},
-		{"gradient and state", "also a part of pulled weights; workers stay identical", "a rule: roles gradient and state, codec 3lc", "parameter server", d.Learning.fewer(recommended), "s3"},
+		{"gradient and state", "also a part of pulled weights; workers stay identical", "a rule: roles gradient and state, codec 3lc", "parameter server", d.Learning.fewer(servers3LC), "s3"},
 		{"aggregate", "also a part of the sums: replicas differ a little", "also aggregates: lossy, and a rule: role aggregate, codec int4", "ring", d.Ring.fewer(ringSums), "s2"},
 	}
 }

@@ -71,10 +71,10 @@ func six(d data) string {
 		without, with = append(without, seconds(a.StepSeconds)), append(with, seconds(b.StepSeconds))
 		fast = append(fast, factor(b.Speedup))
 	}
-	serverDirect, server := d.Learning.row(0, "direct"), d.Learning.row(0, recommended)
+	serverDirect, server := d.Learning.row(0, "direct"), d.Learning.row(0, servers3LC)
 	steps, ringSteps := float64(server.Steps), float64(d.Ring.Steps)
-	serverNote := fmt.Sprintf("%s fewer; %+.2f points of accuracy", factor(d.Learning.fewer(recommended)), server.Points)
-	if timed := d.Servers.row(100, recommended); timed.Speedup > 0 {
+	serverNote := fmt.Sprintf("%s fewer; %+.2f points of accuracy", factor(d.Learning.fewer(servers3LC)), server.Points)
+	if timed := d.Servers.row(100, servers3LC); timed.Speedup > 0 {
 		serverNote += fmt.Sprintf("; at 100 Mbit/s %s as fast", factor(timed.Speedup))
 	}
 	slow, ring, ringDirect := w.leg(10, shownRTT, both), d.Ring.variant(ringSums), d.Ring.Variants[0]
