@@ -91,7 +91,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m.spent = counter("parsers_spent_total", "Connections that travel verbatim since they cost their parsers too much, by peer and by what they cost: time or memory.", "peer", "of")
 	m.drifted = counter("jobs_drifted_total", "Times that weights which peers hold were found to drift from the app's own, so that a job's weights travel exactly for a while.", "training_job")
-	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, as a difference to the last one (difference) or to the peer's (opposite), referred to again, evicted.", "how")
+	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, as a difference to the last one (difference) or to the peer's (reverse), referred to again, evicted.", "how")
 	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",
 		Help:    "Norm of a block's residual over the norm of its value: how far receivers are behind.",
 		Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)}, []string{"codec", "role"})

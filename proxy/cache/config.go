@@ -41,7 +41,7 @@ type Metrics interface {
 	Erred(codec string, role tensor.Role, relative float64)
 	// Drifts counts that the values of a job, held by the peer, were found to drift from the app's own.
 	Drifts(job string)
-	// SharedValue counts a value by how it was put (whole, difference, opposite, again), or evicted.
+	// SharedValue counts a value by how it was put (whole, difference, reverse, again), or evicted.
 	SharedValue(how string) // one of SharedHow
 	// WrongReference counts a value whose reference is not the one that this end holds.
 	WrongReference()
@@ -73,4 +73,4 @@ const pipeDepth = 8
 
 // SharedHow lists how a value comes to be held by the peer: put whole, as a difference to the last one or to the peer's, or it is there and
 // referred to again; or it is evicted.
-var SharedHow = []string{"whole", "difference", "opposite", "again", "evicted"}
+var SharedHow = []string{"whole", "difference", "reverse", "again", "evicted"}

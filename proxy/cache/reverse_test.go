@@ -12,7 +12,7 @@ import (
 // The peer may evict the slot of a value at any moment of a put that would be coded against that value. No difference to it follows the word that the slot is gone here
 // too, which would end the stream.
 func TestSlotIsEvictedDuringAPut(t *testing.T) {
-	opposite, moments := 0, 0
+	reverse, moments := 0, 0
 	for evicted := true; evicted; moments++ {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := newSides(t, 1<<20)
@@ -48,14 +48,14 @@ func TestSlotIsEvictedDuringAPut(t *testing.T) {
 				}
 			})
 			send(b, a)
-			opposite += b.metrics.how["opposite"]
+			reverse += b.metrics.how["reverse"]
 			send(b, a)
 			if n := a.log.count("level=ERROR") + b.log.count("level=ERROR"); n > 0 {
 				t.Errorf("moment %d: the logs:\n%s\nand:\n%s", moments, &a.log, &b.log)
 			}
 		})
 	}
-	if t.Logf("%d moments, in %d of which the value is a difference to one of the peer", moments, opposite); opposite < 2 || opposite == moments {
+	if t.Logf("%d moments, in %d of which the value is a difference to one of the peer", moments, reverse); reverse < 2 || reverse == moments {
 		t.Errorf("the slot is not evicted both before and after the choice")
 	}
 }

@@ -24,7 +24,7 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 		how = "difference"
 	}
 	if from != nil {
-		how = "opposite"
+		how = "reverse"
 	}
 	slot.held = true
 	c.Metrics.SharedValue(how)
