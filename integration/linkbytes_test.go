@@ -15,10 +15,10 @@ import (
 
 // mostOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small. On a machine with nothing else to do
 // it is 1.15 to 1.17; before small messages gathered it was 1.96 over TLS and 1.58 over DTLS. A busy machine spreads a burst.
-const mostOverWire = 1.25
+const maxOverWire = 1.25
 
 // mostOfBursts is mostOverWire for bursts whose messages are 100 bytes: 1.7 now, and 2.3 before.
-const mostOfBursts = 2
+const maxOfBursts = 2
 
 // overLink counts what the link carries beside the bytes of the tunnel.
 type overLink struct {
@@ -104,8 +104,8 @@ func TestLinkBytesOfMXNet(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%.3f bytes on the link for each in the tunnel, a step of %.4f s", ratio, results[2].StepSeconds)
-			if ratio > mostOverWire {
-				t.Errorf("%.3f bytes on the link for each in the tunnel, want at most %v", ratio, mostOverWire)
+			if ratio > maxOverWire {
+				t.Errorf("%.3f bytes on the link for each in the tunnel, want at most %v", ratio, maxOverWire)
 			}
 		})
 	}
@@ -151,8 +151,8 @@ func TestLinkBytesOfBursts(t *testing.T) {
 			took := time.Since(begin) / bursts
 			ratio := over.end(bursts)
 			t.Logf("%.3f bytes on the link for each in the tunnel, %v there and back", ratio, took)
-			if ratio > mostOfBursts {
-				t.Errorf("%.3f bytes on the link for each in the tunnel, want at most %v", ratio, mostOfBursts)
+			if ratio > maxOfBursts {
+				t.Errorf("%.3f bytes on the link for each in the tunnel, want at most %v", ratio, maxOfBursts)
 			}
 		})
 	}

@@ -204,8 +204,8 @@ func TestMXNetWithSparseMethods(t *testing.T) {
 			wantLearned(t, l.results)
 			gradients := []string{`role="gradient"`, fmt.Sprintf("codec=%q", m.codec)}
 			raw, wire := sum(t, ps, "gradproxy_raw_bytes_total", gradients...), sum(t, ps, "gradproxy_wire_bytes_total", gradients...)
-			if least := float64((mxnetSteps - 1) * len(l.results) / 2 * l.results[0].DenseBytes / 2); raw < least || wire > raw/2 {
-				t.Errorf("%.0f bytes of gradients became %.0f, want half of %.0f at least, and half as many", raw, wire, 2*least)
+			if minimum := float64((mxnetSteps - 1) * len(l.results) / 2 * l.results[0].DenseBytes / 2); raw < minimum || wire > raw/2 {
+				t.Errorf("%.0f bytes of gradients became %.0f, want half of %.0f at least, and half as many", raw, wire, 2*minimum)
 			}
 			keys := fmt.Sprintf("codec=%q", m.keys)
 			if raw, wire := sum(t, ps, "gradproxy_raw_bytes_total", keys), sum(t, ps, "gradproxy_wire_bytes_total", keys); raw == 0 || wire > raw/2 {

@@ -93,8 +93,8 @@ func TestProbedCalls(t *testing.T) {
 			}
 			calls, buckets := count("gradproxy_probe_calls_total"), count("gradproxy_probe_buckets_total")
 			t.Logf("torch %s: %.0f of %.0f calls are buckets", results[0].Version, buckets, calls)
-			if least := float64(2 * steps); buckets < least || calls-buckets < least {
-				t.Errorf("%.0f of %.0f calls are buckets, want at least %.0f and as many others", buckets, calls, least)
+			if minimum := float64(2 * steps); buckets < minimum || calls-buckets < minimum {
+				t.Errorf("%.0f of %.0f calls are buckets, want at least %.0f and as many others", buckets, calls, minimum)
 			}
 			for _, metric := range []string{"gradproxy_probe_contradictions_total", "gradproxy_probe_failures_total"} {
 				if n := count(metric); n > 0 {

@@ -52,7 +52,7 @@ func wantSumsExact(t *testing.T, results []testbed.Result) {
 // wantProved fails the test unless as many bytes of gradients and of their sums went through the codecs as the job says, and nothing contradicted the calls.
 func wantProved(t *testing.T, ctx context.Context, ps testbed.Proxies, config testbed.Config, results []testbed.Result) {
 	t.Helper()
-	least, most := results[0].LossyBytes, results[0].LossyBytes+results[0].SpareBytes
+	minimum, maximum := results[0].LossyBytes, results[0].LossyBytes+results[0].SpareBytes
 	for role, codec := range map[string]string{"gradient": config.Loss.Gradients, "aggregate": config.Loss.Aggregates} {
 		if codec == "" {
 			continue
@@ -61,9 +61,9 @@ func wantProved(t *testing.T, ctx context.Context, ps testbed.Proxies, config te
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%.0f bytes of role %s went through %s, of %.0f to %.0f", got, role, codec, least, most)
-		if got < least || got > most || least == 0 {
-			t.Errorf("%.0f bytes of role %s went through %s, want %.0f to %.0f", got, role, codec, least, most)
+		t.Logf("%.0f bytes of role %s went through %s, of %.0f to %.0f", got, role, codec, minimum, maximum)
+		if got < minimum || got > maximum || minimum == 0 {
+			t.Errorf("%.0f bytes of role %s went through %s, want %.0f to %.0f", got, role, codec, minimum, maximum)
 		}
 	}
 	if n, err := ps.Count(ctx, "gradproxy_probe_contradictions_total"); err != nil || n != 0 {

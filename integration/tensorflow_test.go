@@ -80,19 +80,19 @@ func TestTensorFlowWithLoss(t *testing.T) {
 			got, ps := runNodes(t, fast, tensorflowJob(t, c.mode, c.workers, append([]string{"--steps", fmt.Sprint(steps)}, c.args...)...), &testbed.Config{Loss: loss})
 			byRole(t, ps)
 			wantLearned(t, got.results)
-			least := float64(steps-4) * float64(got.results[0].DenseBytes)
+			minimum := float64(steps-4) * float64(got.results[0].DenseBytes)
 			if c.mode != "strategy" && c.mode != "mirrored" { // else the steps are of all workers together, and half of a ring's bytes travel exactly
-				least *= float64(c.workers)
+				minimum *= float64(c.workers)
 			}
 			if slices.Contains(c.args, "--keras") { // a tensor on the user's word earns trust before it loses something
-				least /= 2
+				minimum /= 2
 			}
 			label := fmt.Sprintf("codec=%q", c.codec)
 			raw, wire := tensors(t, ps, label)
 			all, _ := tensors(t, ps, label, `role="gradient"`)
 			t.Logf("%.0f bytes of gradients became %.0f with %s", raw, wire, c.codec)
-			if raw < 0.8*least || wire > raw/5 || raw != all {
-				t.Errorf("%.0f bytes became %.0f with %s, %.0f of gradients; want %.0f of gradients at least, and a fifth of them", raw, wire, c.codec, all, 0.8*least)
+			if raw < 0.8*minimum || wire > raw/5 || raw != all {
+				t.Errorf("%.0f bytes became %.0f with %s, %.0f of gradients; want %.0f of gradients at least, and a fifth of them", raw, wire, c.codec, all, 0.8*minimum)
 			}
 			if c.mode == "mirrored" {
 				wantReplicasEqual(t, got.results)

@@ -20,7 +20,7 @@ import (
 
 // mostVague is the number of vague words among 1,000 words of prose that a package or a page must stay below. Go's
 // net/http has 0.2 times "what", golang.org/x/net/quic 0.4.
-const mostVague = 2
+const maxVague = 2
 
 // vague matches the words that stand in place of a noun.
 var vague = regexp.MustCompile(`(?i)\b(what|who|those)\b`)
@@ -96,8 +96,8 @@ func TestTreeWords(t *testing.T) {
 	fmt.Fprintf(w, "%d\t%d\t%.1f\t  %s\n", all.words, len(all.vague), all.rate(), "all")
 	w.Flush()
 	t.Logf("\n%s", &table)
-	if all.words > 0 && all.rate() >= mostVague {
-		t.Errorf("%.1f vague words among 1,000 words of comments: must stay below %d", all.rate(), mostVague)
+	if all.words > 0 && all.rate() >= maxVague {
+		t.Errorf("%.1f vague words among 1,000 words of comments: must stay below %d", all.rate(), maxVague)
 	}
 }
 
@@ -148,14 +148,14 @@ func (p *prose) rate() float64 { return 1000 * float64(len(p.vague)) / max(float
 
 // check reports the vague words if there are too many: in fewer than 500 words, one is too many.
 func (p *prose) check(report func(format string, args ...any)) {
-	if p.rate() < mostVague {
+	if p.rate() < maxVague {
 		return
 	}
 	var list strings.Builder
 	for _, v := range p.vague {
 		fmt.Fprintf(&list, "\n\t%s: %s", v.where, v.text)
 	}
-	report("%.1f vague words among 1,000, must stay below %d: name the thing instead%s", p.rate(), mostVague, &list)
+	report("%.1f vague words among 1,000, must stay below %d: name the thing instead%s", p.rate(), maxVague, &list)
 }
 
 // A bannedWord is one that the glossary does not want in names.

@@ -42,8 +42,8 @@ func TestServerStartsAfterItsClient(t *testing.T) {
 // Refused dials are repeated for as long as is set; then the client is reset.
 func TestRefusedForGood(t *testing.T) {
 	for name, x := range map[string]struct {
-		retry       time.Duration
-		least, most int // dials
+		retry            time.Duration
+		minimum, maximum int // dials
 	}{
 		"for a while": {2 * time.Second, 2, 6}, // at 0, 100, 300, 700, 1500 and 2000 ms, or less often on a busy machine
 		"not at all":  {-1, 1, 1},
@@ -55,8 +55,8 @@ func TestRefusedForGood(t *testing.T) {
 			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%v, want a reset", err)
 			}
-			if n := len(l.dials); n < x.least || n > x.most {
-				t.Errorf("%d dials, want %d to %d", n, x.least, x.most)
+			if n := len(l.dials); n < x.minimum || n > x.maximum {
+				t.Errorf("%d dials, want %d to %d", n, x.minimum, x.maximum)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func newLimitedPair(t *testing.T, near, far int64, rules ...policy.Rule) *pair {
 // bounded watches that a proxy with so many connections never holds more than its budgets and their spare, until stop.
 func bounded(t *testing.T, p *Proxy, connections int) (stop func()) {
 	t.Helper()
-	most := p.env.Sending.Size() + p.env.Receiving.Size() + 2*mem.Spare*int64(connections)
+	limit := p.env.Sending.Size() + p.env.Receiving.Size() + 2*mem.Spare*int64(connections)
 	done, ended := make(chan struct{}), make(chan int64)
 	go func() {
 		var peak int64
@@ -57,9 +57,9 @@ func bounded(t *testing.T, p *Proxy, connections int) (stop func()) {
 		t.Helper()
 		close(done)
 		peak := <-ended
-		t.Logf("at most %d of %d bytes were held", peak, most)
-		if peak > most {
-			t.Errorf("%d bytes were held, where %d are allowed", peak, most)
+		t.Logf("at most %d of %d bytes were held", peak, limit)
+		if peak > limit {
+			t.Errorf("%d bytes were held, where %d are allowed", peak, limit)
 		}
 	}
 }

@@ -137,12 +137,12 @@ func (p *Proxy) resumed(c *path.Conn, stream Stream) *path.Conn {
 // app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the kernel's memory for TCP is one for the
 // whole host. So the buffers of all connections together are bounded by memory, of which each of the first few has an equal part.
 func sendBuffer(memory, connections int64) int {
-	const few, least, most = 64, 64 << 10, 4 << 20
+	const few, minimum, maximum = 64, 64 << 10, 4 << 20
 	n := memory / max(connections+1, few) / 2 // the kernel doubles it, for its own needs
-	if n >= most/2 {
+	if n >= maximum/2 {
 		return 0
 	}
-	return int(max(n, least))
+	return int(max(n, minimum))
 }
 
 // calls returns what is seen of the collectives that the app behind conn calls, nil if nobody sees them.

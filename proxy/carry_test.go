@@ -17,7 +17,7 @@ func TestSendBuffers(t *testing.T) {
 			default:
 				total = 2 * b * (n + 1) // if all had as much as the last one
 			}
-			if least := int64(2 * 64 << 10 * 1000); total > max(memory, least) {
+			if minimum := int64(2 * 64 << 10 * 1000); total > max(memory, minimum) {
 				t.Fatalf("%d connections of a proxy with %d bytes may have %d bytes of buffers", n+1, memory, total)
 			}
 		}

@@ -627,8 +627,8 @@ func oneOf(r *rand.Rand, a, b *wayConn) *wayConn {
 	return b
 }
 
-// pause waits for up to most.
-func pause(r *rand.Rand, most time.Duration) { time.Sleep(time.Duration(r.Int64N(int64(most)))) }
+// pause waits for up to limit.
+func pause(r *rand.Rand, limit time.Duration) { time.Sleep(time.Duration(r.Int64N(int64(limit)))) }
 
 // A fullDisk takes room bytes and no more.
 type fullDisk struct {

@@ -29,11 +29,11 @@ func (p *pair) flushing(t *testing.T, codec string, every int) {
 }
 
 // behind returns how far the received sums lag behind the sent ones, at most.
-func (l *lossyRun) behind() (most float64) {
+func (l *lossyRun) behind() (largest float64) {
 	for i := range l.sent {
-		most = max(most, math.Abs(l.sent[i]-l.received[i]))
+		largest = max(largest, math.Abs(l.sent[i]-l.received[i]))
 	}
-	return most
+	return largest
 }
 
 // Every fifth value flushes the residual; in between there is one, and nothing is ever lost.

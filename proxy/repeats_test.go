@@ -82,8 +82,8 @@ func repeatsCrossOnce(t *testing.T, toy pathtest.Toy) {
 	}
 	// At each of the 54 pauses bytes up to the next mark cross again: 200 to 600 at a pause, on the average of a process, each of which has other marks.
 	// If blocks that a pause leaves unfinished crossed by themselves, all would be over 300,000.
-	if most := int64(size * 5 / 4); crossed.Load() > most {
-		t.Errorf("%d bytes crossed, want %d at most for nine copies of %d", crossed.Load(), most, size)
+	if limit := int64(size * 5 / 4); crossed.Load() > limit {
+		t.Errorf("%d bytes crossed, want %d at most for nine copies of %d", crossed.Load(), limit, size)
 	}
 	t.Logf("%d bytes crossed for nine copies of %d", crossed.Load(), size)
 }
@@ -118,8 +118,8 @@ func TestCutOffValueCrossesOnce(t *testing.T) {
 				c.Close()
 				s.Close()
 			}
-			if most := int64(2 * size * 9 / 8); crossed.Load() > most {
-				t.Errorf("%d bytes crossed, want %d at most for %d bytes of a value, another of %d, and all of the first", crossed.Load(), most, sent, size)
+			if limit := int64(2 * size * 9 / 8); crossed.Load() > limit {
+				t.Errorf("%d bytes crossed, want %d at most for %d bytes of a value, another of %d, and all of the first", crossed.Load(), limit, sent, size)
 			}
 		})
 	}

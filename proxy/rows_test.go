@@ -215,7 +215,7 @@ func (l *sparseRun) residuals(p *Proxy) map[uint64][]float32 {
 // conserved checks, for each row, that the sum of the values sent is the sum of the values received and the residual.
 func (l *sparseRun) conserved(p *Proxy) {
 	l.t.Helper()
-	most := float64(l.values) * max(l.largest, 1) * 0x1p-21
+	limit := float64(l.values) * max(l.largest, 1) * 0x1p-21
 	left := l.residuals(p)
 	for id, sent := range l.sent {
 		for j, x := range sent {
@@ -223,7 +223,7 @@ func (l *sparseRun) conserved(p *Proxy) {
 			if left[id] != nil {
 				lacks -= float64(left[id][j])
 			}
-			if math.Abs(lacks) > most {
+			if math.Abs(lacks) > limit {
 				l.t.Fatalf("row %#x, element %d: of %v, %v was received and the residual is %v: %v is lost", id, j, x, l.received[id][j], left[id], lacks)
 			}
 		}
@@ -333,14 +333,14 @@ func TestRowsWithoutFeedbackAreLost(t *testing.T) {
 	if n := len(l.residuals(p.near)); n != 0 || l.lossy() < 40 {
 		t.Errorf("%d rows have residuals, %d values lost something", n, l.lossy())
 	}
-	most := 0.0
+	largest := 0.0
 	for id, sent := range l.sent {
 		for j, x := range sent {
-			most = max(most, math.Abs(x-l.received[id][j]))
+			largest = max(largest, math.Abs(x-l.received[id][j]))
 		}
 	}
-	if most < 1 {
-		t.Errorf("at most %v is missing", most)
+	if largest < 1 {
+		t.Errorf("at most %v is missing", largest)
 	}
 }
 

@@ -102,8 +102,8 @@ func TestOneCopyForMany(t *testing.T) {
 	}
 	waitFor(t, func() bool { return p.near.Tensors()[0].RawBytes == int64(4*20*len(w)) })
 	info := p.near.Tensors()[0]
-	if most := int64(20 * len(w) * 11 / 10); info.WireBytes > most {
-		t.Errorf("%d bytes of values became %d on the wire, want at most %d", info.RawBytes, info.WireBytes, most)
+	if limit := int64(20 * len(w) * 11 / 10); info.WireBytes > limit {
+		t.Errorf("%d bytes of values became %d on the wire, want at most %d", info.RawBytes, info.WireBytes, limit)
 	}
 	waitFor(t, func() bool { // a value that has been delivered everywhere and has a successor is forgotten
 		return p.far.values().Stats().Entries == 10 // blocks of the test's codec

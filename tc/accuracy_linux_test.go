@@ -98,12 +98,12 @@ func testLinks(t *testing.T, name, something string, plan backEnd) {
 					(got - bare - asked).Abs() <= bound
 			})
 			const packets = 2000
-			least, most := binomial99(packets, l.Loss)
+			minimum, maximum := binomial99(packets, l.Loss)
 			twice(t, func() (string, bool) {
 				n := len(w.losses(t, packets))
 				return fmt.Sprintf("%s: loss: asked %v, achieved %v (%d of %d, 99 %%: %d to %d)",
-						name, l.Loss, float64(n)/packets, n, packets, least, most),
-					least <= n && n <= most
+						name, l.Loss, float64(n)/packets, n, packets, minimum, maximum),
+					minimum <= n && n <= maximum
 			})
 		})
 	}
@@ -190,9 +190,9 @@ func TestQueueHoldsItsBytes(t *testing.T) {
 			send(t, w.from, atB, packets, fullPacket)
 			left := float64(l.Rate)*time.Since(begin).Seconds() + float64(burst(l.Rate))
 			came := receive(t, w.to, 500*time.Millisecond)
-			least, most := queue/fullPacket, int((queue+left)/fullPacket)+2
-			if len(came) < least || len(came) > most {
-				t.Errorf("%d packets of a burst came, want %d to %d", len(came), least, most)
+			minimum, maximum := queue/fullPacket, int((queue+left)/fullPacket)+2
+			if len(came) < minimum || len(came) > maximum {
+				t.Errorf("%d packets of a burst came, want %d to %d", len(came), minimum, maximum)
 			}
 			inOrder(t, came)
 			c, err := a.Plan().Counters()

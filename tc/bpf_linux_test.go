@@ -74,8 +74,8 @@ func TestProgramLosesBySeed(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("seed %d: lost packets %v, want %v", seed, got, want)
 			}
-			if least, most := binomial99(packets, loss); len(got) < least || len(got) > most {
-				t.Errorf("seed %d: lost %d of %d, want %d to %d", seed, len(got), packets, least, most)
+			if minimum, maximum := binomial99(packets, loss); len(got) < minimum || len(got) > maximum {
+				t.Errorf("seed %d: lost %d of %d, want %d to %d", seed, len(got), packets, minimum, maximum)
 			}
 			c, err := a.Plan().Counters()
 			if err != nil {

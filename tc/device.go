@@ -30,8 +30,8 @@ func (d Segments) String() string { return d.set(d.Max) }
 // Inverse implements Rule.
 func (d Segments) Inverse() string { return d.set(AllSegments) }
 
-func (d Segments) set(most uint32) string {
-	return d.command("ip", fmt.Sprintf("link set dev %s gso_max_segs %d", d.Name, most))
+func (d Segments) set(limit uint32) string {
+	return d.command("ip", fmt.Sprintf("link set dev %s gso_max_segs %d", d.Name, limit))
 }
 
 // A Redirect sends all packets that come in on a device, which needs a Clsact, to another one of its namespace, to IFB

@@ -288,22 +288,22 @@ func (w *bench) losses(t *testing.T, n int) (lost []int) {
 
 // binomial99 returns the least and the most successes that n trials of probability p have in 99 of 100 experiments: the numbers
 // left out on either side have a probability of at most 0.005.
-func binomial99(n int, p float64) (least, most int) {
+func binomial99(n int, p float64) (minimum, maximum int) {
 	if p <= 0 || p >= 1 {
 		return int(p) * n, int(p) * n
 	}
 	logFactorial := func(k int) float64 { v, _ := math.Lgamma(float64(k + 1)); return v }
 	below := 0.0
-	least, most = -1, n
+	minimum, maximum = -1, n
 	for k := 0; k <= n; k++ {
 		below += math.Exp(logFactorial(n) - logFactorial(k) - logFactorial(n-k) + float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
-		if least < 0 && below > 0.005 {
-			least = k
+		if minimum < 0 && below > 0.005 {
+			minimum = k
 		}
 		if below >= 0.995 {
-			most = k
+			maximum = k
 			break
 		}
 	}
-	return least, most
+	return minimum, maximum
 }

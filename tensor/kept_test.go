@@ -20,14 +20,14 @@ func TestKeptSaysWhatTheLastValueSays(t *testing.T) {
 			kept := make([]byte, KeptSize(Float32, len(b)))
 			Keep(Float32, kept, encode(Float32, last))
 			got, ok := compareKept(Float32, b, kept)
-			for _, p := range []struct{ got, want, most float64 }{
+			for _, p := range []struct{ got, want, limit float64 }{
 				{got.norm, want.norm, 1e-4 * want.norm},
 				{got.last, want.last, 0.02 * want.last},
 				{got.diff, want.diff, 0.02 * (want.norm + want.last)},
 				{got.abs, want.abs, 1e-4 * want.abs},
 				{got.lastAbs, want.lastAbs, 0.01 * want.lastAbs},
 			} {
-				if !ok || math.Abs(p.got-p.want) > p.most {
+				if !ok || math.Abs(p.got-p.want) > p.limit {
 					t.Errorf("scale %g, %d elements: %+v, want %+v", scale, n, got, want)
 				}
 			}

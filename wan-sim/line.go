@@ -133,20 +133,20 @@ func (x *line) setLink(l Link, rtt time.Duration) {
 // windowOf returns the bytes that a sender may be ahead of the reader: two round trips, so that a lost packet alone does
 // not stop it, and the bytes that the bottleneck holds; as much as TCP would take with its buffers tuned to the path.
 func windowOf(l Link, rtt time.Duration) int {
-	const least, most = 256 << 10, 64 << 20 // bytes
+	const minimum, maximum = 256 << 10, 64 << 20 // bytes
 	rtt += l.Jitter
 	if l.Rate == 0 {
 		if rtt == 0 {
-			return least
+			return minimum
 		}
-		return most
+		return maximum
 	}
 	onWay := float64(l.Rate) * rtt.Seconds()
 	queue := onWay
 	if l.Queue > 0 {
 		queue = float64(l.Queue)
 	}
-	return int(min(least+2*onWay+queue, most))
+	return int(min(minimum+2*onWay+queue, maximum))
 }
 
 func (x *line) stats() Counters {

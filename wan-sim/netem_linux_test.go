@@ -136,8 +136,8 @@ func TestTUNCarriesBytes(t *testing.T) {
 			}
 			for _, c := range []Counters{s.tun.Stats().AB, s.tun.Stats().BA} {
 				// Twice the data, in packets of at most 1500 bytes with 40 to 72 of headers.
-				if least := uint64(2 * len(data)); c.Bytes < least+least/1460*40 || c.Packets < least/1460 {
-					t.Errorf("%+v carried for %d bytes", c, least)
+				if minimum := uint64(2 * len(data)); c.Bytes < minimum+minimum/1460*40 || c.Packets < minimum/1460 {
+					t.Errorf("%+v carried for %d bytes", c, minimum)
 				}
 				if (c.Lost > 0) != (l.Loss > 0) || c.Dropped > 0 {
 					t.Errorf("%+v at a loss of %v", c, l.Loss)

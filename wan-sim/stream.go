@@ -113,11 +113,11 @@ func (s *stream) send(ready time.Time, b []byte) (n int, wait time.Duration) {
 // burstOf returns how many bytes may arrive as one: the full packets that the bottleneck sends in 100 µs, at least one
 // and less than 64 KiB.
 func burstOf(rate int64) int {
-	const most = 64 << 10 / segmentSize
+	const limit = 64 << 10 / segmentSize
 	if rate == 0 {
-		return most * segmentSize
+		return limit * segmentSize
 	}
-	return int(min(most, max(1, rate/10_000/mtu))) * segmentSize
+	return int(min(limit, max(1, rate/10_000/mtu))) * segmentSize
 }
 
 // transmit puts a packet on the line and returns when it arrives: one round trip later for each time that it is lost and

@@ -58,11 +58,11 @@ func configFlag(c *cobra.Command, file *string) {
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{}
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
+	var minimum slog.Level
+	if err := minimum.UnmarshalText([]byte(level)); err != nil {
 		return nil, usagef("--log-level %q: choose debug, info, warn or error", level)
 	}
-	options.Level = least
+	options.Level = minimum
 	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, options)), nil

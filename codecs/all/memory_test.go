@@ -13,7 +13,7 @@ import (
 
 // Decoders hold little between blocks: a peer may have a receiver make a great many.
 func TestDecodersHoldLittle(t *testing.T) {
-	const n, count, most = 1 << 16, 50, 1 << 10
+	const n, count, limit = 1 << 16, 50, 1 << 10
 	r := rand.New(rand.NewPCG(13, 14))
 	var x []byte
 	for range n {
@@ -49,8 +49,8 @@ func TestDecodersHoldLittle(t *testing.T) {
 		held := live() - before
 		runtime.KeepAlive(decoders)
 		t.Logf("%s: %d bytes a decoder", name, held/count)
-		if held/count > most {
-			t.Errorf("a decoder of %s for %d values holds %d bytes, want at most %d", name, n, held/count, most)
+		if held/count > limit {
+			t.Errorf("a decoder of %s for %d values holds %d bytes, want at most %d", name, n, held/count, limit)
 		}
 	}
 }

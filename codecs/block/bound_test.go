@@ -56,11 +56,11 @@ func TestErrorBound(t *testing.T) {
 
 // outside returns a value that is not within its bound. A subnormal scale is rounded up to a multiple of 2^-149.
 func outside(x, y []float32, levels float64) (i int, bad bool) {
-	most := 0.0
+	largest := 0.0
 	for _, v := range x {
-		most = max(most, math.Abs(float64(v)))
+		largest = max(largest, math.Abs(float64(v)))
 	}
-	scale := most / levels
+	scale := largest / levels
 	if scale < 0x1p-126 {
 		scale = math.Ceil(scale*0x1p149) * 0x1p-149
 	}
@@ -87,8 +87,8 @@ func TestSize(t *testing.T) {
 // The largest magnitude of a block, and zero, are delivered as they are, but for the rounding of the scale.
 func TestEndsAreKept(t *testing.T) {
 	for _, bits := range []int{8, 4} {
-		for _, most := range []float32{1, 0.3, 1e-30, 1e30, 0x1p-126, 0x1p-140, 0x1p-149} {
-			x := []float32{most, 0, -most, most / 2}
+		for _, largest := range []float32{1, 0.3, 1e-30, 1e30, 0x1p-126, 0x1p-140, 0x1p-149} {
+			x := []float32{largest, 0, -largest, largest / 2}
 			y := make([]float32, len(x))
 			m := method{bits, 256}
 			e, _ := m.NewEncoder(len(x))
@@ -101,11 +101,11 @@ func TestEndsAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			scale := getScale(encoded)
-			allowed := float64(most) * (slack - 1)
+			allowed := float64(largest) * (slack - 1)
 			if scale < smallestNormal { // its levels need not fall on the largest magnitude
 				allowed = float64(scale) / 2
 			}
-			if y[1] != 0 || y[0] != -y[2] || math.Abs(float64(y[0])-float64(most)) > allowed {
+			if y[1] != 0 || y[0] != -y[2] || math.Abs(float64(y[0])-float64(largest)) > allowed {
 				t.Errorf("%v: %v is delivered as %v (scale %v)", m, x, y, scale)
 			}
 		}

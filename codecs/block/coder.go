@@ -18,7 +18,7 @@ func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) { return decoder{
 type encoder struct {
 	method
 	n          int
-	most       []float32 // scratch: the largest magnitude of each block, with feedback
+	largest    []float32 // scratch: the largest magnitude of each block, with feedback
 	sum, value []float32 // scratch for a block that takes the long way
 }
 
@@ -51,16 +51,16 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	to := out[begin:]
 	for i, from := 0, 0; from < e.n; i, from = i+1, from+e.block {
 		x := src[from:min(from+e.block, e.n)]
-		var most float32
+		var largest float32
 		if residual == nil {
-			most = absmax.Of(x)
-			if err := e.checkScale(i, most); err != nil {
+			largest = absmax.Of(x)
+			if err := e.checkScale(i, largest); err != nil {
 				return dst, err
 			}
 		} else {
-			most = e.most[i]
+			largest = e.largest[i]
 		}
-		scale := scaleOf(most, e.levels())
+		scale := scaleOf(largest, e.levels())
 		binary.LittleEndian.PutUint32(to, math.Float32bits(scale))
 		codes := to[scaleLen:e.blockLen(len(x))]
 		to = to[e.blockLen(len(x)):]
@@ -79,18 +79,18 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	return out, nil
 }
 
-// findMax sets most.
+// findMax sets largest.
 func (e *encoder) findMax(src, residual []float32) {
-	if e.most == nil {
-		e.most = make([]float32, (e.n+e.block-1)/e.block)
+	if e.largest == nil {
+		e.largest = make([]float32, (e.n+e.block-1)/e.block)
 	}
-	absmax.EachOfSum(e.most, src, residual, e.block)
+	absmax.EachOfSum(e.largest, src, residual, e.block)
 }
 
-// checkScales returns an error if the scale of a block is too large. most has the largest magnitudes of the blocks.
+// checkScales returns an error if the scale of a block is too large. largest has the largest magnitudes of the blocks.
 func (e *encoder) checkScales() error {
-	for i, most := range e.most {
-		if err := e.checkScale(i, most); err != nil {
+	for i, largest := range e.largest {
+		if err := e.checkScale(i, largest); err != nil {
 			return err
 		}
 	}
@@ -98,10 +98,10 @@ func (e *encoder) checkScales() error {
 }
 
 // checkScale does so for block i.
-func (e *encoder) checkScale(i int, most float32) error {
-	if !(scaleOf(most, e.levels()) <= e.maxScale()) {
+func (e *encoder) checkScale(i int, largest float32) error {
+	if !(scaleOf(largest, e.levels()) <= e.maxScale()) {
 		from, to := i*e.block, min((i+1)*e.block, e.n)
-		return fmt.Errorf("%w: %s: the largest of values %d to %d is %v", codecs.ErrUnsuited, e.name(), from, to-1, most)
+		return fmt.Errorf("%w: %s: the largest of values %d to %d is %v", codecs.ErrUnsuited, e.name(), from, to-1, largest)
 	}
 	return nil
 }

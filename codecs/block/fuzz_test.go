@@ -68,13 +68,13 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		x, y := make([]float32, n), make([]float32, n)
 		tensor.ToFloat32(x, src, d)
-		most := float32(0)
+		largest := float32(0)
 		for _, v := range x {
-			most = max(most, float32(math.Abs(float64(v)))) // a NaN stays
+			largest = max(largest, float32(math.Abs(float64(v)))) // a NaN stays
 		}
 		encoded, err := e.Append(nil, src)
-		if tooLarge := !(scaleOf(most, m.levels()) <= m.maxScale()); tooLarge != errors.Is(err, codecs.ErrUnsuited) || !tooLarge && err != nil {
-			t.Fatalf("the largest of %d elements is %v, and Append says %v", n, most, err)
+		if tooLarge := !(scaleOf(largest, m.levels()) <= m.maxScale()); tooLarge != errors.Is(err, codecs.ErrUnsuited) || !tooLarge && err != nil {
+			t.Fatalf("the largest of %d elements is %v, and Append says %v", n, largest, err)
 		}
 		if err != nil {
 			return
@@ -106,14 +106,14 @@ func FuzzKernels(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n := len(b) / 8
 		x, e := make([]float32, n), make([]float32, n)
-		most := float32(0)
+		largest := float32(0)
 		for i := range n {
 			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[8*i:]))
 			e[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[8*i+4:]))
-			most = max(most, float32(math.Abs(float64(x[i]))), float32(math.Abs(float64(x[i]+e[i]))))
+			largest = max(largest, float32(math.Abs(float64(x[i]))), float32(math.Abs(float64(x[i]+e[i]))))
 		}
 		for _, m := range []method{{8, 1}, {4, 1}} {
-			scale := scaleOf(most, m.levels())
+			scale := scaleOf(largest, m.levels())
 			if !(scale <= m.maxScale()) || scale > 0 && scale < smallestNormal {
 				continue // not a kernel's
 			}

@@ -5,12 +5,12 @@ import "math"
 // smallestNormal is the least float32 with 24 bits and a finite reciprocal.
 const smallestNormal = 0x1p-126
 
-// scaleOf returns the scale of a block of largest magnitude most, in which that is levels: most/levels. A subnormal scale
+// scaleOf returns the scale of a block of largest magnitude largest, in which that is levels: largest/levels. A subnormal scale
 // has few bits and is rounded up, so that no value exceeds levels.
-func scaleOf(most, levels float32) float32 {
-	scale := most / levels
+func scaleOf(largest, levels float32) float32 {
+	scale := largest / levels
 	if scale < smallestNormal {
-		scale = float32(math.Ceil(float64(most)/float64(levels)*0x1p149) * 0x1p-149)
+		scale = float32(math.Ceil(float64(largest)/float64(levels)*0x1p149) * 0x1p-149)
 	}
 	return scale
 }

@@ -40,13 +40,13 @@ func TestErrorBound(t *testing.T) {
 		d             tensor.DType
 		bits          int // significant ones
 		normal, below float64
-		most          float64
+		limit         float64
 	}{{tensor.Float16, 11, 0x1p-14, 0x1p-25, 65504}, {tensor.BFloat16, 8, 0x1p-126, 0x1p-134, 0x1.fep127}} {
 		for e := -149; e < 128; e++ {
 			var x []float32
 			for k := range 100 {
 				v := math.Ldexp(1+float64(k*k*k)/1e6, e)
-				if v <= c.most {
+				if v <= c.limit {
 					x = append(x, float32(v), -float32(v))
 				}
 			}

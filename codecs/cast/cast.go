@@ -72,8 +72,8 @@ func (c code) Len(n int) int  { return 2 * n }
 func (c code) Traits() codecs.Traits { return codecs.Traits{} }
 
 func (c code) Append(dst []byte, x []float32, _ uint64) ([]byte, error) {
-	most := absmax.Of(x)
-	if !finite(most) {
+	magnitude := absmax.Of(x)
+	if !finite(magnitude) {
 		return dst, blockwise.ErrNotFinite
 	}
 	at := len(dst)
@@ -81,7 +81,7 @@ func (c code) Append(dst []byte, x []float32, _ uint64) ([]byte, error) {
 	tensor.FromFloat32(dst[at:], x, c.to)
 	// Rounding keeps order, so the largest magnitude tells whether there are infinities now.
 	var largest [2]byte
-	tensor.FromFloat32(largest[:], []float32{most}, c.to)
+	tensor.FromFloat32(largest[:], []float32{magnitude}, c.to)
 	if binary.LittleEndian.Uint16(largest[:]) == c.infinity() {
 		c.saturate(dst[at:])
 	}

@@ -93,8 +93,8 @@ func RoundTrip(t *testing.T, c codecs.Codec, src []byte) (x, y []float32) {
 	if b = b[1:]; !allFinite(x) {
 		t.Fatalf("%v takes %v", c, x)
 	}
-	if most := c.MaxEncodedLen(n); len(b) > most {
-		t.Fatalf("%v: %d values took %d bytes, MaxEncodedLen says %d", c, n, len(b), most)
+	if limit := c.MaxEncodedLen(n); len(b) > limit {
+		t.Fatalf("%v: %d values took %d bytes, MaxEncodedLen says %d", c, n, len(b), limit)
 	}
 	if y = Decode(t, c, b, n); y == nil {
 		t.Fatalf("%v: % x, which is %v, is called corrupt", c, b, x)
@@ -148,13 +148,13 @@ func ZeroOrSigned(block int, largest func(codecs.Codec) bool) func(t *testing.T,
 		}
 		for from := 0; from < len(x); from += block {
 			values := x[from:min(from+block, len(x))]
-			most, _, _ := Norms(values)
+			maximum, _, _ := Norms(values)
 			for i, v := range values {
 				w := y[from+i]
-				if w != 0 && (v == 0 || math.Signbit(float64(v)) != math.Signbit(float64(w)) || math.Abs(float64(w)) > most) {
-					t.Fatalf("%v: value %d, %v, is delivered as %v; the largest is %v", c, from+i, v, w, most)
+				if w != 0 && (v == 0 || math.Signbit(float64(v)) != math.Signbit(float64(w)) || math.Abs(float64(w)) > maximum) {
+					t.Fatalf("%v: value %d, %v, is delivered as %v; the largest is %v", c, from+i, v, w, maximum)
 				}
-				if largest(c) && math.Abs(float64(v)) == most && w != v {
+				if largest(c) && math.Abs(float64(v)) == maximum && w != v {
 					t.Fatalf("%v: value %d, %v, the largest, is delivered as %v", c, from+i, v, w)
 				}
 			}

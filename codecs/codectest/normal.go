@@ -16,10 +16,10 @@ func Normal(seed uint64, n int) []float32 {
 }
 
 // Norms returns the largest magnitude of x, the sum of the magnitudes, and that of the squares.
-func Norms(x []float32) (most, l1, squares float64) {
+func Norms(x []float32) (largest, l1, squares float64) {
 	for _, v := range x {
 		a := math.Abs(float64(v))
-		most, l1, squares = max(most, a), l1+a, squares+a*a
+		largest, l1, squares = max(largest, a), l1+a, squares+a*a
 	}
-	return most, l1, squares
+	return largest, l1, squares
 }

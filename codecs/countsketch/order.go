@@ -25,7 +25,7 @@ func orderOf(mul uint64, columns, span int) (best order) {
 			near = append(near, d)
 		}
 	}
-	least := 1.0
+	smallest := 1.0
 	for _, d := range near {
 		runs := min(maxRuns, span/d)
 		for _, e := range near {
@@ -41,8 +41,8 @@ func orderOf(mul uint64, columns, span int) (best order) {
 			continue
 		}
 		share := float64(apart(uint64(d)*mul)) / float64(lineCells*cell)
-		if lines := (1 + float64(runs-1)*share) / float64(runs); lines < least { // lines a coordinate
-			least, best = lines, order{d, runs}
+		if lines := (1 + float64(runs-1)*share) / float64(runs); lines < smallest { // lines a coordinate
+			smallest, best = lines, order{d, runs}
 		}
 	}
 	return best

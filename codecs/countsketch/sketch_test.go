@@ -261,9 +261,9 @@ func TestHalfCells(t *testing.T) {
 			if err := back.AddEncoded(encoded); err != nil {
 				t.Fatal(err)
 			}
-			most := 0.0
+			largest := 0.0
 			for _, v := range s.Cells() {
-				most = max(most, math.Abs(float64(v)))
+				largest = max(largest, math.Abs(float64(v)))
 			}
 			rounded := sketchOf(h, scaled)
 			if err := rounded.Round(Float16); err != nil {
@@ -271,7 +271,7 @@ func TestHalfCells(t *testing.T) {
 			}
 			sameValues(t, rounded, back)
 			for i, v := range s.Cells() {
-				bound := max(math.Abs(float64(v)), most*0x1p-29) * 0x1p-11
+				bound := max(math.Abs(float64(v)), largest*0x1p-29) * 0x1p-11
 				if diff := math.Abs(float64(v) - float64(back.Cells()[i])); diff > bound {
 					t.Fatalf("%s x %v: cell %d, %v, travels as %v", name, factor, i, v, back.Cells()[i])
 				}
@@ -283,19 +283,19 @@ func TestHalfCells(t *testing.T) {
 // Cells of 16 bits keep 11 bits from the largest down to 2^-28 of it, at every scale.
 func TestHalfCellsBesideTheLargest(t *testing.T) {
 	const bits = 0x1.004p0 // 11 of them
-	for _, most := range []float64{1, 0x1.ffcp0, 0x1p120, 0x1p-90} {
+	for _, largest := range []float64{1, 0x1.ffcp0, 0x1p120, 0x1p-90} {
 		s := New(mustHash(t, Config{1, 29, 1}, 1))
 		for i := range s.cells {
-			s.cells[i] = float32(math.Ldexp(bits, math.Ilogb(most)-i))
+			s.cells[i] = float32(math.Ldexp(bits, math.Ilogb(largest)-i))
 		}
-		s.cells[0] = float32(most)
+		s.cells[0] = float32(largest)
 		want := slices.Clone(s.cells)
 		if err := s.Round(Float16); err != nil {
 			t.Fatal(err)
 		}
 		for i, v := range s.cells {
 			if v != want[i] {
-				t.Errorf("beside %v, 2^-%d of it, %x, is rounded to %x", most, i, want[i], v)
+				t.Errorf("beside %v, 2^-%d of it, %x, is rounded to %x", largest, i, want[i], v)
 			}
 		}
 	}

@@ -47,13 +47,13 @@ func (c Config) EncodedLen(w Cells) int { return HeaderLen + c.Rows*c.Columns*w.
 // Append appends the sketch, in the wire form of the package comment, to dst. The error wraps ErrOverflow; dst is then as
 // it was.
 func (s *Sketch) Append(dst []byte, w Cells) ([]byte, error) {
-	most := absmax.Of(s.cells)
-	if err := w.check(most); err != nil {
+	largest := absmax.Of(s.cells)
+	if err := w.check(largest); err != nil {
 		return dst, err
 	}
 	c, exponent := s.Config(), 0
 	if w == Float16 {
-		exponent = exponentOf(most)
+		exponent = exponentOf(largest)
 	}
 	dst = slices.Grow(dst, c.EncodedLen(w))
 	dst = append(dst, byte(c.Rows), byte(w.Size()))
@@ -121,12 +121,12 @@ func (s *Sketch) AddEncoded(src []byte) error {
 // Round gives each cell the value that it has after travelling in cells of width w. The error is that of Append, and
 // leaves s as it was.
 func (s *Sketch) Round(w Cells) error {
-	most := absmax.Of(s.cells)
-	if err := w.check(most); err != nil || w == Float32 {
+	largest := absmax.Of(s.cells)
+	if err := w.check(largest); err != nil || w == Float32 {
 		return err
 	}
 	var scaled [256]float32
-	exponent := exponentOf(most)
+	exponent := exponentOf(largest)
 	for i := 0; i < len(s.cells); i += len(scaled) {
 		to := s.cells[i:min(i+len(scaled), len(s.cells))]
 		part := scaled[:len(to)]
@@ -137,10 +137,10 @@ func (s *Sketch) Round(w Cells) error {
 	return nil
 }
 
-// check returns ErrOverflow if cells cannot travel. most is the largest of them.
-func (c Cells) check(most float32) error {
-	if !finite(most) || c == Float16 && most >= overflow16 {
-		return fmt.Errorf("%w: the largest is %v", ErrOverflow, most)
+// check returns ErrOverflow if cells cannot travel. largest is the largest magnitude of them.
+func (c Cells) check(largest float32) error {
+	if !finite(largest) || c == Float16 && largest >= overflow16 {
+		return fmt.Errorf("%w: the largest is %v", ErrOverflow, largest)
 	}
 	return nil
 }
@@ -154,12 +154,12 @@ const maxExponent, minExponent = 128 - halfBits, -148 - halfBits
 // overflow16 is the least magnitude that 11 bits round to 2^128, which is infinite.
 const overflow16 = 0x1.ffep+127
 
-// exponentOf returns the exponent e with which the magnitude most lies in [2^14, 2^15) units of 2^e; 0 for 0.
-func exponentOf(most float32) int {
-	if most == 0 {
+// exponentOf returns the exponent e with which the magnitude largest lies in [2^14, 2^15) units of 2^e; 0 for 0.
+func exponentOf(largest float32) int {
+	if largest == 0 {
 		return 0
 	}
-	_, e := math.Frexp(float64(most)) // most < 2^e
+	_, e := math.Frexp(float64(largest)) // largest < 2^e
 	return e - halfBits
 }
 

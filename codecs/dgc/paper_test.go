@@ -40,16 +40,16 @@ func TestHierarchicalThreshold(t *testing.T) {
 				if float64(sent) > k*n*4/3+1 || float64(sent) < k*n/4 {
 					t.Errorf("%v, %v: %d values are sent, want about %.0f", codec, kind, sent, k*n)
 				}
-				least, most := math.Inf(1), 0.0
+				smallest, largest := math.Inf(1), 0.0
 				for i, v := range x {
 					if a := math.Abs(float64(v)); y[i] != 0 {
-						least = min(least, a)
+						smallest = min(smallest, a)
 					} else {
-						most = max(most, a)
+						largest = max(largest, a)
 					}
 				}
-				if norm, lost := sparsetest.Squares(x, y); least < most || lost > (1-float64(sent)/n)*norm {
-					t.Errorf("%v, %v: %v is left, %v is sent; the square of the error is %v of %v", codec, kind, most, least, lost, norm)
+				if norm, lost := sparsetest.Squares(x, y); smallest < largest || lost > (1-float64(sent)/n)*norm {
+					t.Errorf("%v, %v: %v is left, %v is sent; the square of the error is %v of %v", codec, kind, largest, smallest, lost, norm)
 				}
 			}
 		}

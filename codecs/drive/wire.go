@@ -11,8 +11,8 @@ import (
 )
 
 func (c code) Append(dst []byte, x []float32, number uint64) ([]byte, error) {
-	most := absmax.Of(x)
-	if most-most != 0 {
+	largest := absmax.Of(x)
+	if largest-largest != 0 {
 		return dst, blockwise.ErrNotFinite
 	}
 	r := rng.Of(uint64(c.Seed), number, x)

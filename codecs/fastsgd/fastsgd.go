@@ -140,11 +140,11 @@ func (m *method) String() string {
 
 func (m *method) MaxEncodedLen(n int) int {
 	whole, rest := n/m.block, n%m.block
-	most := whole * m.blockLen(m.block)
+	total := whole * m.blockLen(m.block)
 	if rest > 0 {
-		most += m.blockLen(rest)
+		total += m.blockLen(rest)
 	}
-	return most
+	return total
 }
 
 func (m *method) Block(size int) int { return min(size, 4*m.block) }

@@ -6,13 +6,13 @@ import "math"
 // value is not.
 func sumOf(v []float32) (sum float64, ok bool) {
 	var s0, s1, s2, s3 float64
-	least := uint32(math.MaxUint32) // of the bits of magnitudes that are not 0, less 1
+	smallest := uint32(math.MaxUint32) // of the bits of magnitudes that are not 0, less 1
 	i := 0
 	for ; i+3 < len(v); i += 4 {
 		w := v[i : i+4 : i+4]
 		a, b := math.Float32bits(w[0])&^signBit, math.Float32bits(w[1])&^signBit
 		c, d := math.Float32bits(w[2])&^signBit, math.Float32bits(w[3])&^signBit
-		least = min(least, min(a-1, b-1), min(c-1, d-1))
+		smallest = min(smallest, min(a-1, b-1), min(c-1, d-1))
 		s0 += float64(math.Float32frombits(a))
 		s1 += float64(math.Float32frombits(b))
 		s2 += float64(math.Float32frombits(c))
@@ -20,7 +20,7 @@ func sumOf(v []float32) (sum float64, ok bool) {
 	}
 	for ; i < len(v); i++ {
 		a := math.Float32bits(v[i]) &^ signBit
-		least = min(least, a-1)
+		smallest = min(smallest, a-1)
 		s0 += float64(math.Float32frombits(a))
 	}
 	sum = (s0 + s1) + (s2 + s3)
@@ -31,7 +31,7 @@ func sumOf(v []float32) (sum float64, ok bool) {
 		return 0, true
 	}
 	// All sums are multiples of the least value's last bit. If they have at most 53 bits from there on, none was rounded.
-	last := max(int((least+1)>>23), 1) - 127 - 23
+	last := max(int((smallest+1)>>23), 1) - 127 - 23
 	if math.Ilogb(sum)-last < 53 {
 		return sum, true
 	}

@@ -197,16 +197,16 @@ func TestAtMostBToTheTauAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		most := math.Pow(v.b, float64(v.tau))
+		limit := math.Pow(v.b, float64(v.tau))
 		for n := 1; n <= len(x); n = n*5/4 + 1 {
 			_, kept, err := v.Append(nil, nil, x[:n])
 			if err != nil {
 				t.Fatal(err)
 			}
-			if float64(len(kept)) > most {
+			if float64(len(kept)) > limit {
 				t.Errorf("b = %v, τ = %d: %d values kept of %d", v.b, v.tau, len(kept), n)
 			}
-			if want := float64(n) < most*(1-1e-6); want && len(kept) != n {
+			if want := float64(n) < limit*(1-1e-6); want && len(kept) != n {
 				t.Errorf("b = %v, τ = %d: %d kept of %d values alike", v.b, v.tau, len(kept), n)
 			}
 		}

@@ -125,15 +125,15 @@ func (v *Values) Decode(values []float32, src []byte) (used int, err error) {
 	s := v.scales.Get().(*scale)
 	defer v.scales.Put(s)
 	s.set(sum, v.b, v.tau)
-	most := v.tau
+	maxLevel := v.tau
 	if whole {
-		s.T[1], most = s.T[0], 1
+		s.T[1], maxLevel = s.T[0], 1
 	}
 	r := bitio.NewReader(src[sumLen:])
 	for i := range values {
 		code := int(r.Read(v.bits + 1))
 		L := code&(1<<v.bits-1) + 1
-		if L > most || s.T[L] > math.MaxFloat32 {
+		if L > maxLevel || s.T[L] > math.MaxFloat32 {
 			return 0, fmt.Errorf("%w: fastsgd: value %d of %d has level %d", codecs.ErrCorrupt, i, len(values), L)
 		}
 		values[i] = s.T[L]

@@ -180,15 +180,15 @@ func TestResidualSurvivesChanges(t *testing.T) {
 // the rest stays in the residual.
 func TestDeliveredInTheSourcesType(t *testing.T) {
 	for _, c := range lossy(t) {
-		for d, most := range map[tensor.DType]float32{tensor.Float16: 65504, tensor.BFloat16: 0x1.fep127} {
-			residual := []float32{most / 64, 0, 0, 0}
+		for d, maximum := range map[tensor.DType]float32{tensor.Float16: 65504, tensor.BFloat16: 0x1.fep127} {
+			residual := []float32{maximum / 64, 0, 0, 0}
 			e, err := feedback.NewEncoder(c, d, residual)
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := []float32{most, 0, most / 1024, 0}
+			x := []float32{maximum, 0, maximum / 1024, 0}
 			if d == tensor.BFloat16 { // the sum, 3LC's M, and a sketch's sums of some values must be float32
-				x[0], residual[0] = most/32, most/8192
+				x[0], residual[0] = maximum/32, maximum/8192
 			}
 			b := make([]byte, 4*d.Size())
 			tensor.FromFloat32(b, x, d)

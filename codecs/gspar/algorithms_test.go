@@ -87,8 +87,8 @@ func TestClosedFormIsSparsest(t *testing.T) {
 		for _, kappa := range []float64{0.01, 0.1, 0.5} {
 			greedy := Greedy(v.g, kappa, 2)
 			if eps := Variance(v.g, greedy) - 1; eps > 1e-9 {
-				if got, most := density(v.g, ClosedForm(v.g, eps)), density(v.g, greedy); got > most*(1+1e-6) {
-					t.Errorf("%s: density %v, Algorithm 3 has %v with the same variance", v.name, got, most)
+				if got, limit := density(v.g, ClosedForm(v.g, eps)), density(v.g, greedy); got > limit*(1+1e-6) {
+					t.Errorf("%s: density %v, Algorithm 3 has %v with the same variance", v.name, got, limit)
 				}
 			}
 			if got := density(v.g, ClosedForm(v.g, 1/kappa-1)); got > kappa*(1+1e-9) {

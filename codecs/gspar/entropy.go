@@ -41,17 +41,17 @@ type model struct {
 // newModel returns the model of counts, which add up to d > 0.
 func newModel(counts [symbols]uint32, d int) model {
 	m := model{counts: counts}
-	most, sum := 0, uint32(0)
+	mostFrequent, sum := 0, uint32(0)
 	for l, c := range counts {
 		if c > 0 {
 			m.freq[l] = max(1, uint32(uint64(c)*probOne/uint64(d)))
 		}
-		if c > counts[most] {
-			most = l
+		if c > counts[mostFrequent] {
+			mostFrequent = l
 		}
 		sum += m.freq[l]
 	}
-	m.freq[most] += probOne - sum // also if that is "negative"
+	m.freq[mostFrequent] += probOne - sum // also if that is "negative"
 	for l, f := range m.freq {
 		m.start[l+1] = m.start[l] + f
 	}

@@ -19,7 +19,7 @@ type histogram struct {
 
 type bin struct {
 	count        int
-	most         float32 // the largest
+	largest      float32 // the largest
 	sum, squares float64 // of the bin
 	// Of the bins below, once all are filled.
 	restSum, restSquares float64
@@ -35,7 +35,7 @@ func histogramOf(g []float32) *histogram {
 		a := math.Float32frombits(m)
 		b := &h.bins[m>>binShift&(binCount-1)]
 		b.count++
-		b.most = max(b.most, a)
+		b.largest = max(b.largest, a)
 		b.sum += float64(a)
 		b.squares += float64(a) * float64(a)
 	}

@@ -213,9 +213,9 @@ func TestTheorem4(t *testing.T) {
 				bits += 8 * float64(len(message)) / encodings
 			}
 			S, D := float64(s), float64(d)
-			most := S*(b+math.Log2(D)) + min(rho*S*math.Log2(D), D) + b
-			if bits > most+counting {
-				t.Errorf("%s, s = %d, ρ = %v: %v bits, more than %.0f", v.name, s, rho, bits, most)
+			limit := S*(b+math.Log2(D)) + min(rho*S*math.Log2(D), D) + b
+			if bits > limit+counting {
+				t.Errorf("%s, s = %d, ρ = %v: %v bits, more than %.0f", v.name, s, rho, bits, limit)
 			}
 		}
 	}

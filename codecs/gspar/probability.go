@@ -34,7 +34,7 @@ func ClosedForm(g []float32, eps float64) (lambda float64) {
 		if bin.count == 0 {
 			continue
 		}
-		if enough(float64(bin.most), bin.restSum+bin.sum, bin.restSquares+bin.squares, budget) {
+		if enough(float64(bin.largest), bin.restSum+bin.sum, bin.restSquares+bin.squares, budget) {
 			if last < 0 {
 				return (bin.restSum + bin.sum) / (budget + bin.restSquares + bin.squares) // k = 0
 			}

@@ -63,13 +63,13 @@ func TestErrorBound(t *testing.T) {
 		tensor.ToFloat32(x, src, tensor.Float32)
 		tensor.ToFloat32(y, back, tensor.Float32)
 		for from := 0; from < n; from += block {
-			most := 0.0
+			largest := 0.0
 			for _, v := range x[from:min(from+block, n)] {
-				most = max(most, math.Abs(float64(v)))
+				largest = max(largest, math.Abs(float64(v)))
 			}
 			for i, v := range x[from:min(from+block, n)] {
-				if diff := math.Abs(float64(v) - float64(y[from+i])); diff > most/254*(1+0x1p-14) {
-					t.Fatalf("%v: value %d, %v, is delivered as %v; the largest is %v", k, from+i, v, y[from+i], most)
+				if diff := math.Abs(float64(v) - float64(y[from+i])); diff > largest/254*(1+0x1p-14) {
+					t.Fatalf("%v: value %d, %v, is delivered as %v; the largest is %v", k, from+i, v, y[from+i], largest)
 				}
 			}
 		}

@@ -43,8 +43,8 @@ func (c BitGrain) String() string {
 // MaxLen implements Coding.
 func (c BitGrain) MaxLen(n int) int { return 1 + bitsLen(n, 64+int(c.l())) }
 
-// bitsLen returns the bytes that n codes of at most most bits take.
-func bitsLen(n, most int) int { return n/8*most + (n%8*most+7)/8 }
+// bitsLen returns the bytes that n codes of at most maxBits bits take.
+func bitsLen(n, maxBits int) int { return n/8*maxBits + (n%8*maxBits+7)/8 }
 
 // lengths returns the bits that each flag stands for.
 func (c BitGrain) lengths(M uint) (of [1 << maxL]uint8) {

@@ -66,13 +66,13 @@ func (c *codec) coder(d tensor.DType, n int) (*coder, error) {
 	e := &coder{codec: c, n: n, size: d.Size()}
 	switch d {
 	case tensor.Uint32:
-		e.most = math.MaxUint32
+		e.maxKey = math.MaxUint32
 	case tensor.Int32:
-		e.most = math.MaxInt32
+		e.maxKey = math.MaxInt32
 	case tensor.Uint64:
-		e.most = math.MaxUint64
+		e.maxKey = math.MaxUint64
 	case tensor.Int64:
-		e.most = math.MaxInt64
+		e.maxKey = math.MaxInt64
 	default:
 		return nil, fmt.Errorf("%w: %v takes int32, uint32, int64 and uint64, not %v", codecs.ErrUnsuited, c.Coding, d)
 	}
@@ -83,7 +83,7 @@ func (c *codec) coder(d tensor.DType, n int) (*coder, error) {
 type coder struct {
 	*codec
 	n, size int    // elements, and bytes of one
-	most    uint64 // the greatest key that an element can hold
+	maxKey  uint64 // the greatest key that an element can hold
 }
 
 // Append implements codecs.Encoder. It allocates only to extend dst.
@@ -107,7 +107,7 @@ func (c *coder) Append(dst, src []byte) ([]byte, error) {
 	if i := descent(keys); i >= 0 {
 		return dst, fmt.Errorf("%w: %v: element %d is not greater than the one before", codecs.ErrUnsuited, c.Coding, i)
 	}
-	if keys[c.n-1] > c.most {
+	if keys[c.n-1] > c.maxKey {
 		return dst, fmt.Errorf("%w: %v: an element is negative", codecs.ErrUnsuited, c.Coding)
 	}
 	first := keys[0]
@@ -144,7 +144,7 @@ func (c *coder) Decode(dst, src []byte) error {
 		return corrupt(c.Coding, "%d bytes follow its %d elements", len(src)-n, c.n)
 	}
 	keys[0] = 0
-	if rest := keys[c.n-1]; first > c.most || rest > c.most-first || c.n > 1 && keys[1] == 0 {
+	if rest := keys[c.n-1]; first > c.maxKey || rest > c.maxKey-first || c.n > 1 && keys[1] == 0 {
 		return corrupt(c.Coding, "an element is none of %d bytes, or the first two are equal", c.size)
 	}
 	if c.size == 4 {

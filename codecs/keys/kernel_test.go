@@ -51,13 +51,13 @@ func checkRice(t *testing.T, keys []uint32) {
 // For all gaps, keys of 32 bits have the codes of keys of 64 bits.
 func TestRice32(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	for _, most := range []uint32{1, 2, 3, 4, 5, 13, 100, 1 << 10, 1 << 20, 1 << 26} {
+	for _, limit := range []uint32{1, 2, 3, 4, 5, 13, 100, 1 << 10, 1 << 20, 1 << 26} {
 		for _, odd := range []uint32{0, 7, 40, 2} { // one gap of so many is large
 			for _, n := range []int{0, 1, 2, 16, 17, 18, 33, 49, 300, 1030} {
 				var keys []uint32
-				for key := uint32(r.Uint32N(most)); len(keys) < n; {
+				for key := uint32(r.Uint32N(limit)); len(keys) < n; {
 					keys = append(keys, key)
-					step := 1 + r.Uint32N(most)
+					step := 1 + r.Uint32N(limit)
 					if odd > 0 && r.Uint32N(odd) == 0 {
 						step *= 1 + r.Uint32N(100)
 					}

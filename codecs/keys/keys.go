@@ -82,11 +82,11 @@ func mustAscend[K key](keys []K) {
 // maxDelta returns the largest delta of keys, which must not be empty. It panics if they do not ascend strictly.
 func maxDelta(keys []uint64) uint64 {
 	mustAscend(keys)
-	most := keys[0]
+	largest := keys[0]
 	for i := 1; i < len(keys); i++ {
-		most = max(most, keys[i]-keys[i-1])
+		largest = max(largest, keys[i]-keys[i-1])
 	}
-	return most
+	return largest
 }
 
 // corrupt makes the error of a Decode.

@@ -53,13 +53,13 @@ func uniform(seed uint64, p float64, size uint64) (keys []uint64) {
 	}
 }
 
-// skewed draws gaps below 2^most with a uniform logarithm.
-func skewed(seed uint64, n int, most float64) []uint64 {
+// skewed draws gaps below 2^limit with a uniform logarithm.
+func skewed(seed uint64, n int, limit float64) []uint64 {
 	r := rand.New(rand.NewPCG(seed, 2))
 	keys := make([]uint64, n)
 	last := uint64(0)
 	for i := range keys {
-		last += uint64(math.Exp2(r.Float64() * most))
+		last += uint64(math.Exp2(r.Float64() * limit))
 		keys[i] = last
 	}
 	return keys

@@ -50,10 +50,10 @@ func TestBitGrainCost(t *testing.T) {
 
 // SKCompress, section 5.1: keys drawn at random take 1.25 to 1.27 bytes at densities of 10 % to 1.77 %.
 func TestDeltaBinaryBytesPerKey(t *testing.T) {
-	for density, most := range map[float64]float64{0.10: 1.2505, 0.0177: 1.27} {
+	for density, limit := range map[float64]float64{0.10: 1.2505, 0.0177: 1.27} {
 		got := BitsPerKey(DeltaBinary{}, uniform(1, density, 1<<23)) / 8
-		if got < 1.25 || got > most {
-			t.Errorf("density %v: %.4f bytes a key, want 1.25 to %v", density, got, most)
+		if got < 1.25 || got > limit {
+			t.Errorf("density %v: %.4f bytes a key, want 1.25 to %v", density, got, limit)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestAdaptiveChoosesTheShortest(t *testing.T) {
 		occur := occurrences(keys)
 		best := cheapest(&occur, new(words))
 		chosen[best.way] = true
-		least := math.MaxInt
+		smallest := math.MaxInt
 		for _, w := range ways(&occur) {
 			c := w.cost(&occur, new(words))
 			b := c.append(nil, keys)
@@ -110,10 +110,10 @@ func TestAdaptiveChoosesTheShortest(t *testing.T) {
 			if n, err := (Adaptive{}).Decode(make([]uint64, len(keys)), b); n != len(b) || err != nil {
 				t.Errorf("%s: %v: %v", name, w, err)
 			}
-			least = min(least, len(b))
+			smallest = min(smallest, len(b))
 		}
-		if got := len(Adaptive{}.Append(nil, keys)); got != least {
-			t.Errorf("%s: %d bytes, but there is a way of %d", name, got, least)
+		if got := len(Adaptive{}.Append(nil, keys)); got != smallest {
+			t.Errorf("%s: %d bytes, but there is a way of %d", name, got, smallest)
 		}
 	}
 	for name, keys := range samples() {

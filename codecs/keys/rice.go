@@ -74,7 +74,7 @@ func bitsOf[G gaps](d divisor, keys G) uint64 {
 }
 
 // choose returns the power of two of least cost, or, if that is less, three quarters or one and a half of it, and that cost.
-func choose[G gaps](keys G) (best divisor, least uint64) {
+func choose[G gaps](keys G) (best divisor, lowest uint64) {
 	if keys.count() < 2 {
 		return divisor{}, 0
 	}
@@ -83,13 +83,13 @@ func choose[G gaps](keys G) (best divisor, least uint64) {
 	n := uint64(keys.count() - 1)
 	mean := (keys.last() - keys.first() - n) / n
 	best = divisor{j: uint(max(0, bits.Len64(mean)-1))}
-	least = bitsOf(best, keys)
+	lowest = bitsOf(best, keys)
 	better := func(d divisor) bool {
 		cost := bitsOf(d, keys)
-		if cost >= least {
+		if cost >= lowest {
 			return false
 		}
-		best, least = d, cost
+		best, lowest = d, cost
 		return true
 	}
 	for best.j < 63 && better(divisor{j: best.j + 1}) {
@@ -100,7 +100,7 @@ func choose[G gaps](keys G) (best divisor, least uint64) {
 	for j := max(power, 2) - 2; j < power; j++ {
 		better(divisor{j: j, thirds: true})
 	}
-	return best, least
+	return best, lowest
 }
 
 // Append implements Coding.
@@ -218,11 +218,11 @@ func decodeRice[K key](keys []K, src []byte) (used int, err error) {
 // readShort sets keys after the first from the gaps at bit at of src, up to a gap that has a long code or gives no key, or is
 // near the end of src. It returns the number of keys, and the end of the last gap's bits.
 func readShort[K key](d divisor, keys []K, src []byte, at uint) (n int, end uint) {
-	const most = bitio.PeekMax
-	if d.j > most-3 || len(src) < 8 {
+	const limit = bitio.PeekMax
+	if d.j > limit-3 || len(src) < 8 {
 		return 0, at
 	}
-	maxOnes, last, stop := most-3-d.j, keys[0], uint(len(src)-8)
+	maxOnes, last, stop := limit-3-d.j, keys[0], uint(len(src)-8)
 	j, low := d.j&63, uint64(1)<<(d.j&63)-1
 	for n+1 < len(keys) && at>>3 <= stop {
 		next := binary.BigEndian.Uint64(src[at>>3:]) << (at & 7)
@@ -250,11 +250,11 @@ func readShort[K key](d divisor, keys []K, src []byte, at uint) (n int, end uint
 	return n, at
 }
 
-// read reads the quotient, at most most, and the remainder of a gap.
-func (d divisor) read(r *bitio.Reader, most uint64) (quotient, rest uint64) {
+// read reads the quotient, at most limit, and the remainder of a gap.
+func (d divisor) read(r *bitio.Reader, limit uint64) (quotient, rest uint64) {
 	next := r.Peek(bitio.PeekMax) << (64 - bitio.PeekMax)
 	ones := uint(bits.LeadingZeros64(^next))
-	if n := ones + 1 + d.j; n+2 <= bitio.PeekMax && uint64(ones) <= most {
+	if n := ones + 1 + d.j; n+2 <= bitio.PeekMax && uint64(ones) <= limit {
 		next <<= ones + 1
 		if !d.thirds {
 			r.Skip(n)
@@ -265,7 +265,7 @@ func (d divisor) read(r *bitio.Reader, most uint64) (quotient, rest uint64) {
 		r.Skip(n + size)
 		return uint64(ones), (high>>1)*(high-1)<<d.j | next<<size>>(64-d.j)
 	}
-	quotient = r.Unary(most)
+	quotient = r.Unary(limit)
 	if d.thirds && r.Read(1) == 1 {
 		rest = (1 + r.Read(1)) << d.j
 	}

@@ -38,17 +38,17 @@ func (c coder) Append(dst []byte, src []float32) ([]byte, error) {
 	begin := len(dst)
 	for from := 0; from < c.n; from += c.block {
 		x := src[from:min(from+c.block, c.n)]
-		most := absmax.Of(x)
-		if !(most <= math.MaxFloat32) {
+		largest := absmax.Of(x)
+		if !(largest <= math.MaxFloat32) {
 			return dst[:begin], fmt.Errorf("%w: logquant: the largest of values %d to %d is %v",
-				codecs.ErrUnsuited, from, from+len(x)-1, most)
+				codecs.ErrUnsuited, from, from+len(x)-1, largest)
 		}
 		top := zeros
-		if most > 0 {
-			top = log2(most)
+		if largest > 0 {
+			top = log2(largest)
 		}
 		dst = binary.LittleEndian.AppendUint16(dst, uint16(int16(top)))
-		if most > 0 {
+		if largest > 0 {
 			dst = c.appendCodes(dst, x, top)
 		}
 	}

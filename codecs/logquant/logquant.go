@@ -79,11 +79,11 @@ func (m method) String() string        { return table.Text(Config{Bits: m.bits, 
 func (m method) Traits() codecs.Traits { return codecs.Traits{} }
 
 func (m method) MaxEncodedLen(n int) int {
-	most := n / m.block * (topLen + m.codesLen(m.block))
+	total := n / m.block * (topLen + m.codesLen(m.block))
 	if rest := n % m.block; rest > 0 {
-		most += topLen + m.codesLen(rest)
+		total += topLen + m.codesLen(rest)
 	}
-	return most
+	return total
 }
 
 func (m method) Block(size int) int { return min(size, 4*m.block) }

@@ -103,16 +103,16 @@ func deliver(t *testing.T, c codecs.Codec, block []byte) bool {
 
 func checkBound(t *testing.T, bits int, x, y []float32) {
 	t.Helper()
-	most := 0.0
+	largest := 0.0
 	for _, v := range x {
-		most = max(most, math.Abs(float64(v)))
+		largest = max(largest, math.Abs(float64(v)))
 	}
 	for i := range x {
 		a, d := math.Abs(float64(x[i])), math.Abs(float64(y[i]))
 		switch {
 		case d == 0:
-			if a > 0 && a*a*2 >= math.Exp2(2*math.Round(math.Log2(most))+2*float64(2-int(1)<<(bits-1)))*1.0000001 {
-				t.Fatalf("%v is not sent; the largest is %v", x[i], most)
+			if a > 0 && a*a*2 >= math.Exp2(2*math.Round(math.Log2(largest))+2*float64(2-int(1)<<(bits-1)))*1.0000001 {
+				t.Fatalf("%v is not sent; the largest is %v", x[i], largest)
 			}
 		case math.Signbit(float64(x[i])) != math.Signbit(float64(y[i])):
 			t.Fatalf("%v is delivered as %v", x[i], y[i])

@@ -43,13 +43,13 @@ func fourBitsLen(n int) int { return (n + 15) / 16 * 8 }
 // appendFourBits appends the exponents in p, a multiple of eight of them, or reports that they need too many escapes.
 func appendFourBits(dst, p []byte, base byte) (_ []byte, ok bool) {
 	n := fourBitsLen(len(p))
-	most := 4 + n + len(p)/escapePart
+	limit := 4 + n + len(p)/escapePart
 	begin := len(dst)
-	dst = slices.Grow(dst, most+16)[:begin+4+n]
+	dst = slices.Grow(dst, limit+16)[:begin+4+n]
 	dst[begin] = base
 	out := dst[begin+4:]
-	dst, i := appendFourBitsTiles(dst, out, p, base, begin+most)
-	if len(dst)-begin > most {
+	dst, i := appendFourBitsTiles(dst, out, p, base, begin+limit)
+	if len(dst)-begin > limit {
 		return nil, false
 	}
 	b := uint64(base) * ones
@@ -67,7 +67,7 @@ func appendFourBits(dst, p []byte, base byte) (_ []byte, ok bool) {
 			}
 			v |= u << 4
 		}
-		if len(dst)-begin > most {
+		if len(dst)-begin > limit {
 			return nil, false
 		}
 		binary.LittleEndian.PutUint64(out[i/2:], v)
@@ -79,8 +79,8 @@ func appendFourBits(dst, p []byte, base byte) (_ []byte, ok bool) {
 // tilePiece is the number of exponents that a kernel takes at once: its result has a bit for each that escapes.
 const tilePiece = 4 << 10
 
-// appendFourBitsTiles is appendFourBits for the first n exponents of p, unless dst gets longer than most.
-func appendFourBitsTiles(dst, out, p []byte, base byte, most int) (_ []byte, n int) {
+// appendFourBitsTiles is appendFourBits for the first n exponents of p, unless dst gets longer than limit.
+func appendFourBitsTiles(dst, out, p []byte, base byte, limit int) (_ []byte, n int) {
 	var escapes [tilePiece / 8]byte
 	for n < len(p) {
 		k := packTiles(out[n/2:], escapes[:], p[n:min(n+tilePiece, len(p))], base)
@@ -91,7 +91,7 @@ func appendFourBitsTiles(dst, out, p []byte, base byte, most int) (_ []byte, n i
 			for e := binary.LittleEndian.Uint64(escapes[i/8:]); e != 0; e &= e - 1 {
 				dst = append(dst, p[n+i+bits.TrailingZeros64(e)])
 			}
-			if len(dst) > most {
+			if len(dst) > limit {
 				return dst, n
 			}
 		}

@@ -9,7 +9,7 @@ func (s *scratch) guess(chunk []byte) form {
 			return f
 		}
 	}
-	best, least := formBytes, 9.0
+	best, smallest := formBytes, 9.0
 	for _, f := range [...]form{formBytes, formFloat32, formFloat16, formFloat64, formInt16, formInt32, formInt64} {
 		s.sample.take(f, chunk)
 		sum := 0.0
@@ -17,8 +17,8 @@ func (s *scratch) guess(chunk []byte) form {
 			bits, _ := s.sample.bits(p)
 			sum += bits
 		}
-		if mean := sum / float64(f.width()); mean < least-guessMargin {
-			best, least = f, mean
+		if mean := sum / float64(f.width()); mean < smallest-guessMargin {
+			best, smallest = f, mean
 		}
 	}
 	return best

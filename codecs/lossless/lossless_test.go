@@ -45,8 +45,8 @@ func roundTrip(t testing.TB, c codecs.Codec, d tensor.DType, block []byte) []byt
 	if err != nil {
 		t.Fatal(err)
 	}
-	if most := len(block) - len(block)/64; len(b) > most {
-		t.Fatalf("%d bytes became %d, over the %d that are worth it", len(block), len(b), most)
+	if limit := len(block) - len(block)/64; len(b) > limit {
+		t.Fatalf("%d bytes became %d, over the %d that are worth it", len(block), len(b), limit)
 	}
 	back := make([]byte, len(block))
 	if err := dec.Decode(back, b); err != nil {
@@ -93,7 +93,7 @@ func TestChunksOfAllForms(t *testing.T) {
 
 // TestRatiosOfRecordedGradients has bars for four recorded vectors: the order-0 entropy of their exponents, and the savings of zeros and dead planes.
 func TestRatiosOfRecordedGradients(t *testing.T) {
-	least := map[string][2]float64{ // balanced, fast
+	minimum := map[string][2]float64{ // balanced, fast
 		"cnn/float32": {1.17, 1.13}, "cnn/bfloat16": {1.43, 1.32},
 		"mlp/float32": {1.60, 1.57}, "mlp/bfloat16": {1.85, 1.78},
 		"lm/float32": {1.47, 1.44}, "lm/bfloat16": {1.72, 1.67}, "lm/mixed": {3.4, 3.3},
@@ -108,8 +108,8 @@ func TestRatiosOfRecordedGradients(t *testing.T) {
 			if b != nil {
 				ratio = float64(len(in.data)) / float64(len(b))
 			}
-			if ratio < least[in.name][i] {
-				t.Errorf("%s, %s: ratio %.3f, want %v", in.name, l, ratio, least[in.name][i])
+			if ratio < minimum[in.name][i] {
+				t.Errorf("%s, %s: ratio %.3f, want %v", in.name, l, ratio, minimum[in.name][i])
 			}
 		}
 	}

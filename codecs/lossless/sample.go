@@ -145,11 +145,11 @@ func isZero(x uint64) int { return int(1 - (x|-x)>>63) }
 
 // maxCount returns the frequency of plane p's most frequent byte value.
 func (s *sample) maxCount(p int) int {
-	var most uint16
+	var largest uint16
 	for _, c := range &s.count[p] {
-		most = max(most, c)
+		largest = max(largest, c)
 	}
-	return int(most)
+	return int(largest)
 }
 
 // bits estimates the order-0 entropy of plane p, in bits a byte, and how many byte values it has. A small sample looks

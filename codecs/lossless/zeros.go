@@ -111,11 +111,11 @@ func copyElement(dst, src []byte, w int) {
 func (s *scratch) appendMap(dst, m []byte, n int) []byte {
 	at := len(dst)
 	dst = append(dst, mapRuns, 0, 0, 0)
-	most := len(dst) + n/64
+	limit := len(dst) + n/64
 	for i, ones := 0, true; i < n; ones = !ones {
 		run := runLength(m, i, n, ones)
 		i += run
-		if dst = binary.AppendUvarint(dst, uint64(run)); len(dst) > most {
+		if dst = binary.AppendUvarint(dst, uint64(run)); len(dst) > limit {
 			return s.appendPlane(append(dst[:at], mapBits), m[:(n+7)/8], coding{kind: planeHuffman})
 		}
 	}

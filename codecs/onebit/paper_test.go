@@ -83,15 +83,15 @@ func TestLeastSquaredError(t *testing.T) {
 			}
 			return e
 		}
-		least := squaredError(mean[0], mean[1])
-		if want := squared(x) - count[0]*mean[0]*mean[0] - count[1]*mean[1]*mean[1]; math.Abs(least-want) > 1e-9*squared(x) {
-			t.Errorf("%v: the squared error is %v, want %v", k, least, want)
+		smallest := squaredError(mean[0], mean[1])
+		if want := squared(x) - count[0]*mean[0]*mean[0] - count[1]*mean[1]*mean[1]; math.Abs(smallest-want) > 1e-9*squared(x) {
+			t.Errorf("%v: the squared error is %v, want %v", k, smallest, want)
 		}
-		if most := max(count[0], count[1]); least > (1-1/most)*squared(x)*(1+1e-9) {
-			t.Errorf("%v: the squared error is %v of %v", k, least, squared(x))
+		if larger := max(count[0], count[1]); smallest > (1-1/larger)*squared(x)*(1+1e-9) {
+			t.Errorf("%v: the squared error is %v of %v", k, smallest, squared(x))
 		}
 		for _, by := range []float64{0.99, 1.01} {
-			if squaredError(mean[0]*by, mean[1]) < least || squaredError(mean[0], mean[1]*by) < least {
+			if squaredError(mean[0]*by, mean[1]) < smallest || squaredError(mean[0], mean[1]*by) < smallest {
 				t.Errorf("%v: values other than the averages have a smaller error", k)
 			}
 		}

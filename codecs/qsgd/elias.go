@@ -19,16 +19,16 @@ func omega(k uint) (code uint64, n uint) {
 	return code, n
 }
 
-// readOmega returns a number of at most most, or 0 if there is a larger one.
-func readOmega(r *bitio.Reader, most uint) uint {
+// readOmega returns a number of at most limit, or 0 if there is a larger one.
+func readOmega(r *bitio.Reader, limit uint) uint {
 	k := uint(1)
 	for r.Read(1) == 1 {
-		if k >= uint(bits.Len(most)) {
-			return 0 // k digits more make more than most
+		if k >= uint(bits.Len(limit)) {
+			return 0 // k digits more make more than limit
 		}
 		k = 1<<k | uint(r.Read(k))
 	}
-	if k > most {
+	if k > limit {
 		return 0
 	}
 	return k

@@ -20,8 +20,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x00\x00\x80\x3f\x9a\x40"), uint16(4), byte(7))
 	f.Fuzz(func(t *testing.T, src []byte, n uint16, choice byte) {
 		c := mustNew(t, fuzzConfig(choice))
-		if most := c.MaxEncodedLen(int(n)); codectest.Decode(t, c, src, int(n)) != nil && len(src) > most {
-			t.Fatalf("%d bytes are %d values, MaxEncodedLen says %d", len(src), n, most)
+		if limit := c.MaxEncodedLen(int(n)); codectest.Decode(t, c, src, int(n)) != nil && len(src) > limit {
+			t.Fatalf("%d bytes are %d values, MaxEncodedLen says %d", len(src), n, limit)
 		}
 	})
 }

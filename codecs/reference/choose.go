@@ -28,15 +28,15 @@ func (s *sample) choose(l lane, x, r []byte, known bool) form {
 	words := float64(len(x) / 8)
 	t := s.t[:n]
 	copy(t, s.x[:n])
-	best, least := formFull, s.cost(l, t)*words
+	best, smallest := formFull, s.cost(l, t)*words
 	if known {
 		l.differ(t, s.x[:n], s.r[:n])
-		if c := s.cost(lane{bits: l.bits}, t)*words + name; c < least {
-			best, least = formDifference, c
+		if c := s.cost(lane{bits: l.bits}, t)*words + name; c < smallest {
+			best, smallest = formDifference, c
 		}
 	}
 	subtle.XORBytes(t, s.x[:n], s.r[:n])
-	if c := s.cost(l, t)*words + name; c < least {
+	if c := s.cost(l, t)*words + name; c < smallest {
 		best = formXOR
 	}
 	return best

@@ -17,13 +17,13 @@ import (
 // that is taken, at every step.
 func TestWeightsThatTrain(t *testing.T) {
 	require.OneGoroutine(t)
-	most := map[tensor.DType]float64{tensor.Float32: 0.78, tensor.Float16: 0.72, tensor.BFloat16: 0.58}
+	maximum := map[tensor.DType]float64{tensor.Float32: 0.78, tensor.Float16: 0.72, tensor.BFloat16: 0.58}
 	for _, by := range []struct{ rate, momentum float32 }{{0.01, 0}, {0.1, 0}, {0.01, 0.9}, {0.1, 0.9}} {
 		n := newNetwork()
 		c := mustNew(t, "lossless")
 		pulls := map[tensor.DType]*ends{}
 		sizes, alone := map[tensor.DType]int{}, map[tensor.DType]int{}
-		for d := range most {
+		for d := range maximum {
 			pulls[d] = sameDirection(t, c, d, len(n.w))
 		}
 		const first, last = 5, 20
@@ -46,7 +46,7 @@ func TestWeightsThatTrain(t *testing.T) {
 				alone[d] += len(encode(t, c, d, x))
 			}
 		}
-		for d, limit := range most {
+		for d, limit := range maximum {
 			raw := float64((last - first) * len(n.w) * d.Size())
 			ratio, without := float64(sizes[d])/raw, float64(alone[d])/raw
 			t.Logf("rate %v, momentum %v, %v: %.3f of the bytes, %.3f without reference", by.rate, by.momentum, d, ratio, without)
@@ -90,7 +90,7 @@ func TestFormIsTheShortest(t *testing.T) {
 		d       tensor.DType
 		held, x []byte
 		form    byte
-		most    int // bytes
+		limit   int // bytes
 	}{
 		{"nothing held", tensor.Float32, nil, gauss(tensor.Float32, 1), 0, 4 * n},
 		{"the same", tensor.Float32, gauss(tensor.Float32, 1), gauss(tensor.Float32, 1), 2, 40},
@@ -110,7 +110,7 @@ func TestFormIsTheShortest(t *testing.T) {
 				e.far.Set(c.held)
 			}
 			_, encoded := e.send(t, c.x)
-			if encoded == nil || encoded[0] != c.form || len(encoded) > c.most {
+			if encoded == nil || encoded[0] != c.form || len(encoded) > c.limit {
 				t.Errorf("form % x, %d bytes", encoded[:min(1, len(encoded))], len(encoded))
 			}
 		})

@@ -69,18 +69,18 @@ func add(dst, r []byte, y []float32, t tensor.DType) {
 // add32 sets s, which may be r or y, to r + y; sums beyond the largest finite value become that value.
 func add32(s, r, y []float32) {
 	r, y = r[:len(s)], y[:len(s)]
-	var most uint32 // of the bits without signs
+	var largest uint32 // of the bits without signs
 	i := 0
 	for ; i+1 < len(s); i += 2 {
 		a, b := r[i]+y[i], r[i+1]+y[i+1]
 		s[i], s[i+1] = a, b
-		most = max(most, math.Float32bits(a)<<1, math.Float32bits(b)<<1)
+		largest = max(largest, math.Float32bits(a)<<1, math.Float32bits(b)<<1)
 	}
 	if i < len(s) {
 		s[i] = r[i] + y[i]
-		most = max(most, math.Float32bits(s[i])<<1)
+		largest = max(largest, math.Float32bits(s[i])<<1)
 	}
-	if most>>1 > math.Float32bits(math.MaxFloat32) {
+	if largest>>1 > math.Float32bits(math.MaxFloat32) {
 		settle(s)
 	}
 }

@@ -80,11 +80,11 @@ func values(b []byte, d tensor.DType) []float64 {
 	return v
 }
 
-func largest(a, b []float64) (most float64) {
+func largest(a, b []float64) (found float64) {
 	for i := range a {
-		most = max(most, math.Abs(a[i]-b[i]))
+		found = max(found, math.Abs(a[i]-b[i]))
 	}
-	return most
+	return found
 }
 
 // At every step both ends hold the same bits (send checks that), which are within the codec's bound for one step of the
@@ -101,14 +101,14 @@ func TestErrorIsThatOfOneStep(t *testing.T) {
 				for step := range 300 {
 					x := w.step()
 					v, held := values(x, d), values(e.near.AppendTo(nil), d)
-					most := largest(v, held)
+					limit := largest(v, held)
 					delivered, encoded := e.send(t, x)
 					if encoded == nil {
 						t.Fatalf("step %d is unsuited", step)
 					}
 					for i, y := range values(delivered, d) {
 						// The difference and the sum are rounded to float32, the sum then to the type.
-						allowed := c.bound*most + 0x1p-23*most + (0x1p-24+precision[d])*math.Abs(y) + tiny[d]
+						allowed := c.bound*limit + 0x1p-23*limit + (0x1p-24+precision[d])*math.Abs(y) + tiny[d]
 						if d == tensor.Float64 {
 							allowed -= 0x1p-24 * math.Abs(y)
 						}
@@ -134,13 +134,13 @@ func TestOpenLoopDrifts(t *testing.T) {
 	}
 	last := values(w.block(), tensor.Float32)
 	held := append([]float64(nil), last...)
-	most := 0.0
+	largestStep := 0.0
 	for range 300 {
 		x := values(w.step(), tensor.Float32)
 		d := make([]float64, n)
 		for i := range d {
 			d[i] = x[i] - last[i]
-			most = max(most, math.Abs(d[i]))
+			largestStep = max(largestStep, math.Abs(d[i]))
 		}
 		b, err := enc.Append(nil, block(d, tensor.Float32))
 		if err != nil {
@@ -155,8 +155,8 @@ func TestOpenLoopDrifts(t *testing.T) {
 		}
 		last = x
 	}
-	if drift := largest(held, last); drift < 2*most {
-		t.Errorf("the open loop is only %v off, of steps up to %v", drift, most)
+	if drift := largest(held, last); drift < 2*largestStep {
+		t.Errorf("the open loop is only %v off, of steps up to %v", drift, largestStep)
 	}
 }
 
@@ -207,15 +207,15 @@ func TestSpecialValuesAreUnsuited(t *testing.T) {
 
 // No finite value becomes an infinity, in any type.
 func TestLargestValuesStayFinite(t *testing.T) {
-	for d, most := range map[tensor.DType]float64{tensor.Float32: math.MaxFloat32, tensor.Float16: 65504, tensor.BFloat16: 0x1.fep127} {
+	for d, maximum := range map[tensor.DType]float64{tensor.Float32: math.MaxFloat32, tensor.Float16: 65504, tensor.BFloat16: 0x1.fep127} {
 		for _, sign := range []float64{1, -1} {
 			const n = 6
 			e := sameDirection(t, mustNew(t, "3lc(s=1.9)"), d, n)
-			e.send(t, block([]float64{sign * most * 0.75, 0, 1, 2, 3, 4}, d))
-			// The difference is most/4, and 1.9 times that is delivered.
-			delivered, encoded := e.send(t, block([]float64{sign * most, 0, 1, 2, 3, 4}, d))
-			if got := values(delivered, d)[0]; encoded == nil || got != sign*most {
-				t.Errorf("%v: %v is delivered as %v", d, sign*most, got)
+			e.send(t, block([]float64{sign * maximum * 0.75, 0, 1, 2, 3, 4}, d))
+			// The difference is maximum/4, and 1.9 times that is delivered.
+			delivered, encoded := e.send(t, block([]float64{sign * maximum, 0, 1, 2, 3, 4}, d))
+			if got := values(delivered, d)[0]; encoded == nil || got != sign*maximum {
+				t.Errorf("%v: %v is delivered as %v", d, sign*maximum, got)
 			}
 		}
 	}

@@ -75,9 +75,9 @@ func (n *network) learn(x []float32, class int) {
 			p[k] += float64(second[k*hidden+j] * v)
 		}
 	}
-	most := slices.Max(p[:])
+	largest := slices.Max(p[:])
 	for k := range p {
-		p[k] = math.Exp(p[k] - most)
+		p[k] = math.Exp(p[k] - largest)
 		total += p[k]
 	}
 	for k := range p {

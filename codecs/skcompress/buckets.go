@@ -43,8 +43,8 @@ func (b *Buckets) index() {
 	b.first = slices.Grow(b.first[:0], int(width>>b.shift)+1)
 	at := 0
 	for p := range width>>b.shift + 1 {
-		least := math.Float32frombits(b.low + p<<b.shift)
-		for b.splits[at+1] < least {
+		smallest := math.Float32frombits(b.low + p<<b.shift)
+		for b.splits[at+1] < smallest {
 			at++
 		}
 		b.first = append(b.first, uint16(at))

@@ -28,7 +28,7 @@ func (e encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	for from := 0; from < e.n; from += e.Config.Block {
 		x := src[from:min(from+e.Config.Block, e.n)]
 		found := survey(x)
-		if most := max(found[negative].max, found[positive].max); most > math.MaxFloat32 {
+		if largest := max(found[negative].max, found[positive].max); largest > math.MaxFloat32 {
 			return dst, fmt.Errorf("%w: skcompress: values %d to %d are not finite", codecs.ErrUnsuited, from, from+len(x)-1)
 		}
 		out = e.appendBlock(out, w, found, x)
@@ -49,24 +49,24 @@ type found struct {
 // survey looks through x. Zeros count for neither sign.
 func survey(x []float32) (of [2]found) {
 	var values [2]int
-	least, most := [2]uint32{math.MaxUint32, math.MaxUint32}, [2]uint32{}
+	smallest, largest := [2]uint32{math.MaxUint32, math.MaxUint32}, [2]uint32{}
 	for _, v := range x {
 		bits := math.Float32bits(v)
 		sign := 1 - bits>>31
 		bits &^= 1 << 31
-		most[sign] = max(most[sign], bits)
+		largest[sign] = max(largest[sign], bits)
 		bits-- // zero is beyond all
-		least[sign] = min(least[sign], bits)
+		smallest[sign] = min(smallest[sign], bits)
 		if bits < math.MaxUint32 {
 			values[sign]++
 		}
 	}
 	for sign := range of {
-		bits := most[sign]
+		bits := largest[sign]
 		if bits > math.Float32bits(math.MaxFloat32) {
 			bits = math.Float32bits(float32(math.Inf(1)))
 		}
-		of[sign] = found{values[sign], math.Float32frombits(least[sign] + 1), math.Float32frombits(bits)}
+		of[sign] = found{values[sign], math.Float32frombits(smallest[sign] + 1), math.Float32frombits(bits)}
 	}
 	return of
 }
@@ -158,13 +158,13 @@ func (m method) quantify(w *work, found [2]found, x []float32) (means [2][]float
 // and so are equal within about 1/√m.
 func (m method) sketch(w *work, found [2]found, x []float32) {
 	var every, seen, next [2]int
-	most := 2 * m.M * m.M
+	limit := 2 * m.M * m.M
 	for sign, f := range found {
 		if w.sketch[sign] == nil {
 			w.sketch[sign] = NewQuantiles(m.M)
 		}
 		w.sketch[sign].reset()
-		every[sign] = max(1, (f.values+most-1)/most)
+		every[sign] = max(1, (f.values+limit-1)/limit)
 		next[sign] = pick(0, every[sign])
 	}
 	for _, v := range x {

@@ -37,18 +37,18 @@ func FuzzRoundTrip(f *testing.F) {
 		n := len(src) / 4
 		x, y := make([]float32, n), make([]float32, n)
 		tensor.ToFloat32(x, src[:4*n], tensor.Float32)
-		most := float32(0)
+		largest := float32(0)
 		for _, v := range x {
-			most = max(most, float32(math.Abs(float64(v)))) // a NaN stays
+			largest = max(largest, float32(math.Abs(float64(v)))) // a NaN stays
 		}
 		encoded, err := encoder{m, n}.Append([]byte{7}, x)
-		if finite := most <= math.MaxFloat32; err != nil {
+		if finite := largest <= math.MaxFloat32; err != nil {
 			if !errors.Is(err, codecs.ErrUnsuited) || len(encoded) != 1 {
 				t.Fatal(err)
 			}
 			return
 		} else if !finite {
-			t.Fatalf("%v is encoded", most)
+			t.Fatalf("%v is encoded", largest)
 		}
 		if len(encoded)-1 > m.MaxEncodedLen(n) {
 			t.Fatalf("%d values took %d bytes, MaxEncodedLen says %d", n, len(encoded)-1, m.MaxEncodedLen(n))
@@ -57,7 +57,7 @@ func FuzzRoundTrip(f *testing.F) {
 			t.Fatalf("decoding % x: %v", encoded[1:], err)
 		}
 		for i := range x {
-			if (m.Mode != Joint && cmp.Compare(x[i], 0) != cmp.Compare(y[i], 0)) || float32(math.Abs(float64(y[i]))) > most {
+			if (m.Mode != Joint && cmp.Compare(x[i], 0) != cmp.Compare(y[i], 0)) || float32(math.Abs(float64(y[i]))) > largest {
 				t.Fatalf("value %d, %v, is delivered as %v", i, x[i], y[i])
 			}
 		}

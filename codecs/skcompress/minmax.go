@@ -43,12 +43,12 @@ func (s *MinMaxSketch) Insert(key uint64, index uint16) {
 // Query returns the index remembered for key: at most the inserted one, or Empty if surely none was inserted.
 func (s *MinMaxSketch) Query(key uint64) uint16 {
 	h, step := hash(s.start + key)
-	most := uint16(0)
+	largest := uint16(0)
 	for row := uint64(0); row < uint64(len(s.cells)); row += uint64(s.cols) {
-		most = max(most, s.cells[row+uint64(h)*uint64(s.cols)>>32])
+		largest = max(largest, s.cells[row+uint64(h)*uint64(s.cols)>>32])
 		h += step
 	}
-	return most
+	return largest
 }
 
 const gamma = 0x9e3779b97f4a7c15 // the increment of SplitMix64's state

@@ -192,8 +192,8 @@ func TestAutoTakesTheShorter(t *testing.T) {
 		if !slices.Equal(delivered[0], delivered[1]) || !slices.Equal(delivered[0], delivered[2]) {
 			t.Errorf("%s: modes deliver different values", name)
 		}
-		if a, most := lengths[Auto], min(lengths[Sparse], lengths[Dense]); a > most+1 { // a map's bits go on in its last byte
-			t.Errorf("%s: %d bytes, and lists or a map %d", name, a, most)
+		if a, limit := lengths[Auto], min(lengths[Sparse], lengths[Dense]); a > limit+1 { // a map's bits go on in its last byte
+			t.Errorf("%s: %d bytes, and lists or a map %d", name, a, limit)
 		}
 	}
 }

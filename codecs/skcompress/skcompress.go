@@ -178,13 +178,13 @@ func or[T int | float64](v, def T) T {
 // check returns an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func (c Config) check() error {
 	for _, p := range []struct {
-		name           string
-		is, least, top int
+		name                 string
+		is, minimum, maximum int
 	}{
 		{"q", c.Q, minQ, maxQ}, {"r", c.R, 1, maxR}, {"rows", c.Rows, 1, maxRows}, {"m", c.M, minM, maxM}, {"block", c.Block, 1, maxBlock},
 	} {
-		if p.is < p.least || p.is > p.top {
-			return fmt.Errorf("%w: skcompress: %s is %d; write an integer from %d to %d", codecs.ErrText, p.name, p.is, p.least, p.top)
+		if p.is < p.minimum || p.is > p.maximum {
+			return fmt.Errorf("%w: skcompress: %s is %d; write an integer from %d to %d", codecs.ErrText, p.name, p.is, p.minimum, p.maximum)
 		}
 	}
 	if !(c.Cols >= minCols && c.Cols <= maxCols) {
@@ -228,11 +228,11 @@ func (m method) String() string {
 // MaxEncodedLen is the maximum with a map: mode=auto takes nothing longer, and a longer encoding than the values is unsuited.
 func (m method) MaxEncodedLen(n int) int {
 	whole, rest := n/m.Config.Block, n%m.Config.Block
-	most := whole * m.blockLen(m.Config.Block)
+	total := whole * m.blockLen(m.Config.Block)
 	if rest > 0 {
-		most += m.blockLen(rest)
+		total += m.blockLen(rest)
 	}
-	return min(most, max(0, 4*n-1))
+	return min(total, max(0, 4*n-1))
 }
 
 // blockLen is the maximum of bytes that a block of n values takes.

@@ -189,11 +189,11 @@ func (w *work) readCoded(in *bitio.Reader, numbers []uint16, alphabet int) bool 
 		return !in.Over()
 	}
 	n := huffman.Fixed(alphabet)
-	most := uint64(0)
+	largest := uint64(0)
 	for i := range numbers {
 		v := in.Read(n)
-		most = max(most, v)
+		largest = max(largest, v)
 		numbers[i] = uint16(v)
 	}
-	return !in.Over() && most < uint64(alphabet)
+	return !in.Over() && largest < uint64(alphabet)
 }

@@ -177,8 +177,8 @@ func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	if e.n == 0 {
 		return append(dst, 0), nil
 	}
-	if most, limit := absmax.Of(src), Limit(e.n); !(most <= limit) {
-		return dst, fmt.Errorf("%w: sketchedsgd: the largest value is %v; sums of %d may overflow from %v on", codecs.ErrUnsuited, most, e.n, limit)
+	if largest, limit := absmax.Of(src), Limit(e.n); !(largest <= limit) {
+		return dst, fmt.Errorf("%w: sketchedsgd: the largest value is %v; sums of %d may overflow from %v on", codecs.ErrUnsuited, largest, e.n, limit)
 	}
 	b := e.take(e.n)
 	defer e.benches.Put(b)
@@ -216,16 +216,16 @@ func (d *decoder) Decode(dst []float32, src []byte) (err error) {
 	if len(dst) != d.n {
 		panic(fmt.Sprintf("sketchedsgd: %d values for a decoder of %d", len(dst), d.n))
 	}
-	most := 0
+	limit := 0
 	if d.n > 0 {
-		most = part(d.config.K, d.n)
+		limit = part(d.config.K, d.n)
 	}
 	s, ok := d.sents.Get().(*sent)
 	if !ok {
 		s = new(sent)
 	}
 	defer d.sents.Put(s)
-	if s.keys, src, err = CutCoordinates(s.keys, src, most, d.n); err != nil {
+	if s.keys, src, err = CutCoordinates(s.keys, src, limit, d.n); err != nil {
 		return err
 	}
 	if cap(s.values) < len(s.keys) {

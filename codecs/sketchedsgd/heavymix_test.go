@@ -57,9 +57,9 @@ func TestHeavyMixContracts(t *testing.T) {
 			estimates := make([]float32, d)
 			s.Query(estimates, 0)
 			heavy, heavyNorm := 0, 0.0
-			least := s.SquaredNorm() / k
+			threshold := s.SquaredNorm() / k
 			for i, e := range estimates {
-				if float64(e)*float64(e) >= least {
+				if float64(e)*float64(e) >= threshold {
 					heavy++
 					heavyNorm += float64(x[i]) * float64(x[i])
 				}

@@ -8,16 +8,16 @@ func Largest(dst []uint64, x []float32, m int) []uint64 {
 	if m = min(m, len(x)); m <= 0 {
 		return dst
 	}
-	least, larger := magnitude.Kth(x, m)
+	smallest, larger := magnitude.Kth(x, m)
 	ties := m - larger
-	if least == 0 {
+	if smallest == 0 {
 		ties = 0
 	}
 	for i, v := range x {
 		switch b := magnitude.Of(v); {
-		case b > least:
+		case b > smallest:
 			dst = append(dst, uint64(i))
-		case b == least && ties > 0:
+		case b == smallest && ties > 0:
 			dst = append(dst, uint64(i))
 			ties--
 		}

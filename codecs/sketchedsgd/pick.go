@@ -34,8 +34,8 @@ func heavyMix(dst []uint64, estimates []float32, norm float64, k int, random rng
 		return dst
 	}
 	// 3: H <- {i | ĝ_i² >= norm/k}, NH <- {i | ĝ_i² < norm/k}
-	least := norm / float64(k)
-	isHeavy := func(e float32) bool { return float64(e)*float64(e) >= least }
+	threshold := norm / float64(k)
+	isHeavy := func(e float32) bool { return float64(e)*float64(e) >= threshold }
 	heavy := 0
 	for _, e := range estimates {
 		if isHeavy(e) {

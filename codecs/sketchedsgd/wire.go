@@ -19,12 +19,12 @@ func AppendCoordinates(dst []byte, coordinates []uint64) []byte {
 	return positions.Append(binary.AppendUvarint(dst, uint64(len(coordinates))), coordinates)
 }
 
-// CutCoordinates returns the coordinates with which src begins, at most most and below d, and the rest of src. It uses dst's memory
+// CutCoordinates returns the coordinates with which src begins, at most limit and below d, and the rest of src. It uses dst's memory
 // where there is enough. An error wraps codecs.ErrCorrupt.
-func CutCoordinates(dst []uint64, src []byte, most, d int) (coordinates []uint64, rest []byte, err error) {
+func CutCoordinates(dst []uint64, src []byte, limit, d int) (coordinates []uint64, rest []byte, err error) {
 	n, used := binary.Uvarint(src)
-	if used <= 0 || n > uint64(most) {
-		return dst[:0], nil, fmt.Errorf("%w: sketchedsgd: %d coordinates; at most %d", codecs.ErrCorrupt, n, most)
+	if used <= 0 || n > uint64(limit) {
+		return dst[:0], nil, fmt.Errorf("%w: sketchedsgd: %d coordinates; at most %d", codecs.ErrCorrupt, n, limit)
 	}
 	src = src[used:]
 	if n > 8*uint64(len(src)) { // no coordinate takes less than a bit, so that little memory is asked for

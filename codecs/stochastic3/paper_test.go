@@ -20,14 +20,14 @@ func TestUnbiased(t *testing.T) {
 	}
 	gradient := tensor.View(gradients.All()[0].Data)[:3000]
 	for _, x := range [][]float32{codectest.Normal(2, 3000), mixed, gradient} {
-		most, l1, squares := codectest.Norms(x)
-		codectest.Unbiased(t, mustNew(t, Config{}), x, most*l1-squares)
+		largest, l1, squares := codectest.Norms(x)
+		codectest.Unbiased(t, mustNew(t, Config{}), x, largest*l1-squares)
 	}
 	// Each block has its own scale.
 	x, want := codectest.Normal(3, 3000), 0.0
 	for from := 0; from < len(x); from += 500 {
-		most, l1, squares := codectest.Norms(x[from : from+500])
-		want += most*l1 - squares
+		largest, l1, squares := codectest.Norms(x[from : from+500])
+		want += largest*l1 - squares
 	}
 	codectest.Unbiased(t, mustNew(t, Config{Block: 500}), x, want)
 }

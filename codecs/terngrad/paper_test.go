@@ -20,14 +20,14 @@ func TestUnbiased(t *testing.T) {
 	}
 	gradient := tensor.View(gradients.All()[0].Data)[:3000]
 	for _, x := range [][]float32{codectest.Normal(2, 3000), mixed, gradient} {
-		most, l1, squares := codectest.Norms(x)
-		codectest.Unbiased(t, mustNew(t, Config{Clip: -1}), x, most*l1-squares)
+		largest, l1, squares := codectest.Norms(x)
+		codectest.Unbiased(t, mustNew(t, Config{Clip: -1}), x, largest*l1-squares)
 	}
 	// Each block has its own scale.
 	x, want := codectest.Normal(3, 3000), 0.0
 	for from := 0; from < len(x); from += 500 {
-		most, l1, squares := codectest.Norms(x[from : from+500])
-		want += most*l1 - squares
+		largest, l1, squares := codectest.Norms(x[from : from+500])
+		want += largest*l1 - squares
 	}
 	codectest.Unbiased(t, mustNew(t, Config{Clip: -1, Block: 500}), x, want)
 }
@@ -48,8 +48,8 @@ func TestClipping(t *testing.T) {
 		}
 	}
 	_, y := codectest.Deliver(t, mustNew(t, Config{}), x)
-	if most, _, _ := codectest.Norms(y); math.Abs(most/limit-1) > 1e-6 || y[0] != float32(most) {
-		t.Errorf("the scale is %v and 10 is delivered as %v, want cσ = %v", most, y[0], limit)
+	if largest, _, _ := codectest.Norms(y); math.Abs(largest/limit-1) > 1e-6 || y[0] != float32(largest) {
+		t.Errorf("the scale is %v and 10 is delivered as %v, want cσ = %v", largest, y[0], limit)
 	}
 	if part := float64(beyond) / n; part < 0.01 || part > 0.015 {
 		t.Errorf("%.4f of the values are clipped, of normal ones 0.0124", part)

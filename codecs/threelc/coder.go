@@ -91,13 +91,13 @@ func (e *encoder) findScales(src, residual []float32) error {
 	e.scales = e.scales[:0]
 	for from := 0; from < e.n; from += e.block {
 		to := min(from+e.block, e.n)
-		var most float32
+		var largest float32
 		if residual == nil {
-			most = absmax.Of(src[from:to])
+			largest = absmax.Of(src[from:to])
 		} else {
-			most = absmax.OfSum(src[from:to], residual[from:to])
+			largest = absmax.OfSum(src[from:to], residual[from:to])
 		}
-		M := scale(most, e.multiplier)
+		M := scale(largest, e.multiplier)
 		if !(M <= math.MaxFloat32) {
 			return fmt.Errorf("%w: 3lc: the scale of values %d to %d is %v", codecs.ErrUnsuited, from, to-1, M)
 		}

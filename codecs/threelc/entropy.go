@@ -44,7 +44,7 @@ func (c *entropyCoder) append(dst, packed []byte, n int) int {
 		packed[i%p] += powers[i/p] // zeros beyond the last value: they cost less
 	}
 	m, zeros := fit(packed)
-	if m.most == 0 {
+	if m.maxNonzero == 0 {
 		dst[0] = 0
 		return formLen
 	}
@@ -60,7 +60,7 @@ func (c *entropyCoder) append(dst, packed []byte, n int) int {
 			return formLen + copy(body, runs)
 		}
 	}
-	dst[0] = byte(m.most)
+	dst[0] = byte(m.maxNonzero)
 	binary.LittleEndian.PutUint16(body, m.none)
 	binary.LittleEndian.PutUint16(body[2:], m.density)
 	body[4] = m.positive

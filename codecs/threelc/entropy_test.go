@@ -97,15 +97,15 @@ func TestEntropyOverTrainings(t *testing.T) {
 	if testing.Short() || require.Race {
 		t.Skip("400 steps of eight tensors: not with -short, nor with -race, which is many times slower")
 	}
-	const block, warmUp, atLeast = 1 << 16, 100, 200
+	const block, warmUp, minSteps = 1 << 16, 100, 200
 	for _, file := range require.Gradients(t) {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		g, err := npy.Parse(b)
-		if err != nil || g.DType != tensor.Float32 || g.Cols < block || g.Rows < warmUp+atLeast {
-			t.Fatalf("%s: %d steps of %d %v (%v); want %d steps of %d float32 or more", file, g.Rows, g.Cols, g.DType, err, warmUp+atLeast, block)
+		if err != nil || g.DType != tensor.Float32 || g.Cols < block || g.Rows < warmUp+minSteps {
+			t.Fatalf("%s: %d steps of %d %v (%v); want %d steps of %d float32 or more", file, g.Rows, g.Cols, g.DType, err, warmUp+minSteps, block)
 		}
 		for _, from := range []int{0, g.Cols - block} { // the first layers' gradients and the last ones'
 			testEntropy(t, fmt.Sprintf("%s from %d", filepath.Base(file), from), block, warmUp, g.Rows,
@@ -168,10 +168,10 @@ func TestEntropyFallsBack(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		name string
-		x    []float32
-		form byte
-		most int // bytes
+		name  string
+		x     []float32
+		form  byte
+		limit int // bytes
 	}{
 		{"zeros", make([]float32, 1<<16), 0, scaleLen + formLen},
 		{"one value", []float32{-2}, formRuns, scaleLen + formLen + 1},
@@ -185,8 +185,8 @@ func TestEntropyFallsBack(t *testing.T) {
 				t.Fatalf("%s: value %d, %v, is delivered as %v", c.name, i, v, y[i])
 			}
 		}
-		if encoded[scaleLen] != c.form || len(encoded) > c.most {
-			t.Errorf("%s: form %d, %d bytes; want form %d, at most %d bytes", c.name, encoded[scaleLen], len(encoded), c.form, c.most)
+		if encoded[scaleLen] != c.form || len(encoded) > c.limit {
+			t.Errorf("%s: form %d, %d bytes; want form %d, at most %d bytes", c.name, encoded[scaleLen], len(encoded), c.form, c.limit)
 		}
 		runs, _ := newOne(t, Config{}, tensor.Float32, len(c.x)).step(t, c.x, tensor.Float32)
 		if len(encoded) > len(runs)+formLen {

@@ -75,13 +75,13 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		x := make([]float32, n)
 		tensor.ToFloat32(x, src, d)
-		most := float32(0)
+		largest := float32(0)
 		for _, v := range x {
-			most = max(most, float32(math.Abs(float64(v)))) // a NaN stays
+			largest = max(largest, float32(math.Abs(float64(v)))) // a NaN stays
 		}
 		encoded, err := e.Append(nil, src)
-		if tooLarge := !(most*float32(s) <= math.MaxFloat32); tooLarge != errors.Is(err, codecs.ErrUnsuited) || !tooLarge && err != nil {
-			t.Fatalf("the largest of %d elements is %v, and Append says %v", n, most, err)
+		if tooLarge := !(largest*float32(s) <= math.MaxFloat32); tooLarge != errors.Is(err, codecs.ErrUnsuited) || !tooLarge && err != nil {
+			t.Fatalf("the largest of %d elements is %v, and Append says %v", n, largest, err)
 		}
 		if err != nil {
 			return
@@ -96,8 +96,8 @@ func FuzzRoundTrip(f *testing.F) {
 		y := make([]float32, n)
 		tensor.ToFloat32(y, back, d)
 		for i := range x {
-			if diff := math.Abs(float64(x[i]) - float64(y[i])); diff > float64(most*float32(s))/2 {
-				t.Fatalf("%v is delivered as %v; the largest is %v", x[i], y[i], most)
+			if diff := math.Abs(float64(x[i]) - float64(y[i])); diff > float64(largest*float32(s))/2 {
+				t.Fatalf("%v is delivered as %v; the largest is %v", x[i], y[i], largest)
 			}
 		}
 	})
@@ -108,11 +108,11 @@ func FuzzModel(f *testing.F) {
 	f.Add(uint16(0x8000), uint16(1), byte(0), byte(0))
 	f.Add(uint16(1), uint16(0xffff), byte(255), byte(4))
 	f.Add(uint16(0xff0e), uint16(300), byte(128), byte(4))
-	f.Fuzz(func(t *testing.T, none, density uint16, positive, most byte) {
-		m := model{none, density, positive, 1 + int(most%5)}
+	f.Fuzz(func(t *testing.T, none, density uint16, positive, maxNonzero byte) {
+		m := model{none, density, positive, 1 + int(maxNonzero%5)}
 		var table [256]interval
 		if !m.intervals(&table) {
-			if none > 0 && density > 0 && int(none) <= total-symbols[m.most] {
+			if none > 0 && density > 0 && int(none) <= total-symbols[m.maxNonzero] {
 				t.Fatalf("%+v is refused", m)
 			}
 			return
@@ -122,7 +122,7 @@ func FuzzModel(f *testing.F) {
 		}
 		next := table[fiveZeros].freq
 		for b, s := range table {
-			allowed := b < firstRun && b != fiveZeros && int(trits[b].nonzero) <= m.most
+			allowed := b < firstRun && b != fiveZeros && int(trits[b].nonzero) <= m.maxNonzero
 			switch {
 			case b == fiveZeros:
 			case !allowed && s.freq != 0, allowed && (s.freq == 0 || s.start != next):
@@ -146,10 +146,10 @@ func FuzzRANS(f *testing.F) {
 			packed[i] %= firstRun
 		}
 		m, _ := fit(packed)
-		if m.most == 0 {
+		if m.maxNonzero == 0 {
 			return
 		}
-		for _, m := range []model{m, {none: 1, density: max(density, 1), positive: byte(density), most: 5}} {
+		for _, m := range []model{m, {none: 1, density: max(density, 1), positive: byte(density), maxNonzero: 5}} {
 			var c entropyCoder
 			if !m.intervals(&c.table) {
 				t.Fatalf("%+v is not a model", m)

@@ -7,7 +7,7 @@ import (
 )
 
 // scale returns M, equation (1): the largest magnitude of the block times s.
-func scale(most, s float32) (M float32) { return float32(most * s) }
+func scale(largest, s float32) (M float32) { return float32(largest * s) }
 
 // threshold returns the number that classOf adds for a finite M of at least 0: 0x7fffffff - h, where h is the bits of the largest
 // float32 that is at most M/2. For every float32 T of at most M in magnitude, round(T/M) of equation (2), ties to even, is

@@ -3,10 +3,10 @@ package threelc
 // A model is the distribution that entropy coding expects of a block's quartic bytes. A table of 243 frequencies would take more bytes than
 // many a block's values, so there are three parameters and a bound:
 type model struct {
-	none     uint16 // bytes that are five zeros, of 2^16: a parameter of its own, since zeros gather in rows and layers
-	density  uint16 // values that are no zeros, of 2^16, in the other bytes, as if they were independent
-	positive uint8  // nonzero values that are M and not -M: 2·positive+1 of 2^9
-	most     int    // values of a byte that are no zeros: 0 to 5
+	none       uint16 // bytes that are five zeros, of 2^16: a parameter of its own, since zeros gather in rows and layers
+	density    uint16 // values that are no zeros, of 2^16, in the other bytes, as if they were independent
+	positive   uint8  // nonzero values that are M and not -M: 2·positive+1 of 2^9
+	maxNonzero int    // values of a byte that are no zeros: 0 to 5
 }
 
 // total is the sum of the frequencies of all quartic bytes: rANS wants a power of two.
@@ -36,23 +36,23 @@ var symbols = [6]int{0, 10, 50, 130, 210, 242}
 // fit returns the model of quartic bytes, and how many of them are five zeros.
 func fit(packed []byte) (m model, zeros int) {
 	counts := histogram(packed)
-	var nonzero, positive, most int
+	var nonzero, positive, largest int
 	for b, n := range counts[:firstRun] {
 		if n > 0 {
 			nonzero += int(n) * int(trits[b].nonzero)
 			positive += int(n) * int(trits[b].positive)
-			most = max(most, int(trits[b].nonzero))
+			largest = max(largest, int(trits[b].nonzero))
 		}
 	}
 	zeros = int(counts[fiveZeros])
-	if most == 0 {
+	if largest == 0 {
 		return model{}, zeros
 	}
 	return model{
-		none:     uint16(max(1, min(zeros*total/len(packed), total-symbols[most]))),
-		density:  densityOf(float64(nonzero) / float64(len(packed)-zeros)),
-		positive: uint8(min(positive*256/nonzero, 255)),
-		most:     most,
+		none:       uint16(max(1, min(zeros*total/len(packed), total-symbols[largest]))),
+		density:    densityOf(float64(nonzero) / float64(len(packed)-zeros)),
+		positive:   uint8(min(positive*256/nonzero, 255)),
+		maxNonzero: largest,
 	}, zeros
 }
 
@@ -99,7 +99,7 @@ type interval struct{ start, freq uint32 }
 // intervals sets table to the intervals of all quartic bytes, five zeros first and then in their order, or returns false for a
 // model that no encoder makes. Each byte that m allows has at least 1; the remainder of rounding goes to five zeros.
 func (m model) intervals(table *[256]interval) bool {
-	room := total - int(m.none) - symbols[m.most]
+	room := total - int(m.none) - symbols[m.maxNonzero]
 	if m.none == 0 || m.density == 0 || room < 0 {
 		return false
 	}
@@ -108,7 +108,7 @@ func (m model) intervals(table *[256]interval) bool {
 	sum := uint64(0)
 	for b := range firstRun {
 		k, j := trits[b].nonzero, trits[b].positive
-		if k == 0 || int(k) > m.most {
+		if k == 0 || int(k) > m.maxNonzero {
 			continue
 		}
 		if weight[k][j] == 0 {
@@ -120,7 +120,7 @@ func (m model) intervals(table *[256]interval) bool {
 	for b := range firstRun {
 		k, j := trits[b].nonzero, trits[b].positive
 		table[b] = interval{}
-		if k > 0 && int(k) <= m.most {
+		if k > 0 && int(k) <= m.maxNonzero {
 			freq := uint32(1)
 			if sum > 0 {
 				freq += uint32(weight[k][j] * uint64(room) / sum)

@@ -90,13 +90,13 @@ func checkBound(t *testing.T, x []float32, delivered []byte, s float32) {
 	t.Helper()
 	y := make([]float32, len(x))
 	tensor.ToFloat32(y, delivered[:4*len(x)], tensor.Float32)
-	most := 0.0
+	largest := 0.0
 	for _, v := range x {
-		most = max(most, math.Abs(float64(v)))
+		largest = max(largest, math.Abs(float64(v)))
 	}
-	M := float64(float32(most) * s)
-	if most >= 0x1p-126 && !(M/2 < most) {
-		t.Fatalf("s = %v: M/2 is %v, not below the largest magnitude, %v", s, M/2, most)
+	M := float64(float32(largest) * s)
+	if largest >= 0x1p-126 && !(M/2 < largest) {
+		t.Fatalf("s = %v: M/2 is %v, not below the largest magnitude, %v", s, M/2, largest)
 	}
 	for i := range x {
 		if diff := math.Abs(float64(x[i]) - float64(y[i])); diff > M/2 {

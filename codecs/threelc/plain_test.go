@@ -162,13 +162,13 @@ func TestQuantizeNextToHalf(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for exponent := range uint32(255) {
 		for range 300 {
-			most := math.Float32frombits(exponent<<23 | r.Uint32()>>9)
+			largest := math.Float32frombits(exponent<<23 | r.Uint32()>>9)
 			s := min(1+r.Float32(), float32(maxS))
-			h := scale(most, s) / 2
+			h := scale(largest, s) / 2
 			up, down := math.Nextafter32(h, inf), math.Nextafter32(h, -inf)
-			x := []float32{most, h, up, down, -h, -up, -down}
+			x := []float32{largest, h, up, down, -h, -up, -down}
 			for i := range x { // up may be over the largest
-				x[i] = max(min(x[i], most), -most)
+				x[i] = max(min(x[i], largest), -largest)
 			}
 			checkAgainstPlain(t, x, make([]float32, len(x)), s)
 		}

@@ -183,11 +183,11 @@ func (m method) Traits() codecs.Traits { return codecs.Traits{ResidualRatio: m.r
 
 func (m method) MaxEncodedLen(n int) int {
 	whole, rest := n/m.block, n%m.block
-	most := whole * m.blockLen(m.block)
+	total := whole * m.blockLen(m.block)
 	if rest > 0 {
-		most += m.blockLen(rest)
+		total += m.blockLen(rest)
 	}
-	return most
+	return total
 }
 
 func (m method) Block(size int) int { return min(size, scalesInBlock*4*m.block) }

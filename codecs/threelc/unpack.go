@@ -68,10 +68,10 @@ var expansion = func() (table [256]uint16) {
 }()
 
 // expand sets a from place at on to the quartic bytes that src stands for, until there are n or src ends. It returns the number
-// of bytes of src that it took and the place that it has reached: up to beyond behind n, but behind most only by the rest of a
+// of bytes of src that it took and the place that it has reached: up to beyond behind n, but behind limit only by the rest of a
 // single run.
-func (a *room) expand(src []byte, at, n, most int) (used, end int) {
-	used, at = expandTiles(a, src, at, min(n, most-beyond))
+func (a *room) expand(src []byte, at, n, limit int) (used, end int) {
+	used, at = expandTiles(a, src, at, min(n, limit-beyond))
 	return a.expandRest(src, used, at, n)
 }
 

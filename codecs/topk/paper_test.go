@@ -15,17 +15,17 @@ func TestTheLargestAreSent(t *testing.T) {
 		for _, kind := range sparsetest.FiniteKinds() {
 			x := sparsetest.Fill(kind, n, 1)
 			_, y := sparsetest.New(t, mustNew(t, Config{K: k}), n).Step(t, x)
-			least, most, sent := math.Inf(1), 0.0, 0 // of values that are sent, and of values that are not
+			smallest, largest, sent := math.Inf(1), 0.0, 0 // of values that are sent, and of values that are not
 			for i, v := range x {
 				if a := math.Abs(float64(v)); y[i] != 0 {
-					least, sent = min(least, a), sent+1
+					smallest, sent = min(smallest, a), sent+1
 				} else {
-					most = max(most, a)
+					largest = max(largest, a)
 				}
 			}
 			sparsetest.Subset(t, mustNew(t, Config{K: k}), x, y)
-			if want := min(int(k*n+0.5), sparsetest.Sent(x)); sent != want || least < most {
-				t.Errorf("k = %v, %v: %d are sent, want %d; the least is %v, of the others the largest %v", k, kind, sent, want, least, most)
+			if want := min(int(k*n+0.5), sparsetest.Sent(x)); sent != want || smallest < largest {
+				t.Errorf("k = %v, %v: %d are sent, want %d; the least is %v, of the others the largest %v", k, kind, sent, want, smallest, largest)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func TestNothingIsLost(t *testing.T) {
 		mean, largest = mean+a/n, max(largest, a)
 		worst = max(worst, math.Abs(sum[i]-steps*float64(v)))
 	}
-	if most := mean/k + largest; worst > most {
-		t.Errorf("after %d steps, a sum is off by %v, want at most %v", steps, worst, most)
+	if limit := mean/k + largest; worst > limit {
+		t.Errorf("after %d steps, a sum is off by %v, want at most %v", steps, worst, limit)
 	}
 }

@@ -77,7 +77,7 @@ func TestMostBecomeZero(t *testing.T) {
 		x[i] *= 0.004 / 0.25
 	}
 	x[0] = -0.353
-	for bits, most := range map[int]int{8: n * 9 / 10, 16: n / 10} {
+	for bits, limit := range map[int]int{8: n * 9 / 10, 16: n / 10} {
 		m := method{bits, n}
 		encoded, err := encoder{m, n}.Append(nil, x)
 		if err != nil {
@@ -92,7 +92,7 @@ func TestMostBecomeZero(t *testing.T) {
 				zeros++
 			}
 		}
-		if bits == 8 && zeros < most || bits == 16 && zeros > most {
+		if bits == 8 && zeros < limit || bits == 16 && zeros > limit {
 			t.Errorf("with %d bits %d of %d values become 0", bits, zeros, n)
 		}
 	}

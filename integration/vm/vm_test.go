@@ -91,11 +91,11 @@ func TestGuestDiesWithItsTest(t *testing.T) {
 		test.Process.Kill()
 		test.Wait()
 	}()
-	least := map[string]int{
+	minimum := map[string]int{
 		"uml":  4, // the kernel's own threads, its first process and the program are the host's processes
 		"qemu": 1,
 	}[m.name()]
-	until(t, "boots", func() bool { return len(processes(t, own)) >= least })
+	until(t, "boots", func() bool { return len(processes(t, own)) >= minimum })
 	if err := test.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -243,13 +243,13 @@ func (f *field) isHalf() bool {
 	if 1000*full >= 999*f.nonzero {
 		return full > 0
 	}
-	least, most := full, 0
+	smallest, largest := full, 0
 	for _, x := range fullest {
 		if 64*x >= full {
-			least, most = min(least, x), max(most, x)
+			smallest, largest = min(smallest, x), max(largest, x)
 		}
 	}
-	return 100*(full+second) >= 99*f.nonzero && most < 2*least
+	return 100*(full+second) >= 99*f.nonzero && largest < 2*smallest
 }
 
 // count adds n elements.

@@ -71,7 +71,7 @@ func TestFloods(t *testing.T) {
 		w.Data(parser.Client, 1, []byte("after"), false)
 		s := new(server)
 		client, _ := s.New(parser.Conn{})
-		most := 0
+		limit := 0
 		for _, p := range w.Exchange() {
 			for b := p.Bytes; p.From == parser.Client && len(b) > 0; {
 				seg, err := client.Next(b)
@@ -80,13 +80,13 @@ func TestFloods(t *testing.T) {
 				}
 				b = b[seg.Len:]
 			}
-			most = max(most, parser.Held(client))
+			limit = max(limit, parser.Held(client))
 		}
 		if got := string(s.readers[0].data[parser.Client]); got != "before after" {
 			t.Errorf("%s: the stream has %q", name, got)
 		}
-		if most > 16<<10 {
-			t.Errorf("%s: %d bytes are held", name, most)
+		if limit > 16<<10 {
+			t.Errorf("%s: %d bytes are held", name, limit)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestLengthsThatLie(t *testing.T) {
 		return b
 	}
 	whole := func(b []byte) []byte { return dataFrame(7, 0, len(b), b) }
-	most := bytes.Repeat([]byte{0xff}, 8)
+	largest := bytes.Repeat([]byte{0xff}, 8)
 	zipped := sim.Zip("T0.npy", sim.NPY("<f8", 8, elements))
 	sizes := bytes.Clone(zipped)
 	binary.LittleEndian.PutUint64(sizes[30+6+4:], 1<<60)
@@ -68,9 +68,9 @@ func TestLengthsThatLie(t *testing.T) {
 		ends  bool // the direction
 	}{
 		"no lie":                                  {whole(good), len(elements), false},
-		"a section of 2^64 bytes":                 {whole(changed(2, most...)), 0, false},
+		"a section of 2^64 bytes":                 {whole(changed(2, largest...)), 0, false},
 		"a section that is longer than the rest":  {whole(changed(9, good[9]+1)), 0, false},
-		"a file whose header is 2^64 bytes long":  {whole(changed(sectionHead+idLen, most...)), 0, false},
+		"a file whose header is 2^64 bytes long":  {whole(changed(sectionHead+idLen, largest...)), 0, false},
 		"a file whose array is larger than it":    {whole(answer(bytes.Replace(file, []byte("8000]}"), []byte("9000]}"), 1))), 0, false},
 		"a ZIP file whose member is 2^60 bytes":   {whole(answer(sizes)), 0, false},
 		"a ZIP file":                              {whole(answer(zipped)), len(elements), false},

@@ -37,15 +37,15 @@ func TestTrainingsAndTheSentinel(t *testing.T) {
 	} {
 		weights := weightsOf(c.change)
 		for _, text := range []string{"int8", "int4", "3lc", "3lc(s=1.75)", "topk(k=0.01)"} {
-			drift, most, times := watched(t, text, weights)
-			t.Logf("%-18s %-12s relative error %.4f at most, %.1f times the usual one; drifts at step %d", name, text, most, times, drift)
+			drift, largest, times := watched(t, text, weights)
+			t.Logf("%-18s %-12s relative error %.4f at most, %.1f times the usual one; drifts at step %d", name, text, largest, times, drift)
 			switch {
-			case !c.drifts && (drift >= 0 || most > driftMax/1.5 || times > driftTimes/1.25):
-				t.Errorf("%s, %s: relative error %.4f, %.1f times the usual one, drift at step %d", name, text, most, times, drift)
+			case !c.drifts && (drift >= 0 || largest > driftMax/1.5 || times > driftTimes/1.25):
+				t.Errorf("%s, %s: relative error %.4f, %.1f times the usual one, drift at step %d", name, text, largest, times, drift)
 			case c.drifts && text != "int8" && (drift < changes || drift > changes+1):
 				t.Errorf("%s, %s: a drift at step %d, want %d", name, text, drift, changes)
-			case c.drifts && text == "int8" && (drift >= 0 || most > minDrift):
-				t.Errorf("%s, %s: relative error %.4f, drift at step %d", name, text, most, drift)
+			case c.drifts && text == "int8" && (drift >= 0 || largest > minDrift):
+				t.Errorf("%s, %s: relative error %.4f, drift at step %d", name, text, largest, drift)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func weightsOf(change func(step int, g *train.SGD, m *train.MLP)) (all [][][]byt
 
 // watched codes weights as differences, and returns the first step that is a drift by a gauge, or -1, and the largest relative error that the gauge has seen, smoothed, alone and over
 // the usual one.
-func watched(t *testing.T, text string, weights [][][]byte) (drift int, most, times float64) {
+func watched(t *testing.T, text string, weights [][][]byte) (drift int, largest, times float64) {
 	t.Helper()
 	codec, err := all.New(text)
 	if err != nil {
@@ -118,9 +118,9 @@ func watched(t *testing.T, text string, weights [][][]byte) (drift int, most, ti
 				drift = step
 			}
 			if g.age >= driftAfter {
-				most, times = max(most, g.recent), max(times, g.recent/usual)
+				largest, times = max(largest, g.recent), max(times, g.recent/usual)
 			}
 		}
 	}
-	return drift, most, times
+	return drift, largest, times
 }

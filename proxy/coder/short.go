@@ -130,11 +130,11 @@ func ShortenBlock(c codecs.Codec, body []byte, form, head int, buffers Buffers) 
 }
 
 // DecodeShort sets dst from src, a body of frame.FormShort without its form, as Decode does from one of frame.FormCoded. The short form begins after head bytes of src, and
-// the encoding that it stands for has at most most bytes.
-func DecodeShort(dst []byte, dec codecs.Decoder, src []byte, head, most int, codec string, buffers Buffers) error {
-	room := buffers.Get(head + most)
+// the encoding that it stands for has at most limit bytes.
+func DecodeShort(dst []byte, dec codecs.Decoder, src []byte, head, limit int, codec string, buffers Buffers) error {
+	room := buffers.Get(head + limit)
 	defer buffers.Put(room)
-	encoding, err := Lengthen(append(room[:0], src[:head]...), src[head:], most)
+	encoding, err := Lengthen(append(room[:0], src[:head]...), src[head:], limit)
 	if err != nil {
 		return err
 	}
@@ -176,20 +176,20 @@ func appendShort(dst []byte, c codecs.Codec, encoding []byte) ([]byte, bool) {
 	return dst, len(dst)-begin < len(encoding)
 }
 
-// Lengthen appends the encoding of a short form to dst. It appends no more than most bytes, whatever src is.
-func Lengthen(dst, src []byte, most int) ([]byte, error) {
+// Lengthen appends the encoding of a short form to dst. It appends no more than limit bytes, whatever src is.
+func Lengthen(dst, src []byte, limit int) ([]byte, error) {
 	bad := func(why string) ([]byte, error) { return dst, fmt.Errorf("%w: a short form %s", frame.ErrFrame, why) }
 	if len(src) < 1 {
 		return bad("without a byte")
 	}
 	f := filling{word: uint32(src[0]) * 0x01010101}
 	period, n := binary.Uvarint(src[1:])
-	if n <= 0 || period > uint64(most) {
+	if n <= 0 || period > uint64(limit) {
 		return bad("has no period")
 	}
 	f.period, src = int(period), src[1+n:]
 	length, n := binary.Uvarint(src)
-	if n <= 0 || length > uint64(most) {
+	if n <= 0 || length > uint64(limit) {
 		return bad("has no length, or a greater one than the codec's encodings")
 	}
 	src = src[n:]

@@ -157,8 +157,8 @@ func FuzzLengthen(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0x88}, 5000))
 	f.Add([]byte{0, 0, 3, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		const most = 1 << 16
-		if got, err := Lengthen(nil, b, most); len(got) > most || err != nil && !errors.Is(err, frame.ErrFrame) {
+		const limit = 1 << 16
+		if got, err := Lengthen(nil, b, limit); len(got) > limit || err != nil && !errors.Is(err, frame.ErrFrame) {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
 		for _, text := range []string{"int4", "int8"} {

@@ -103,7 +103,7 @@ func TestEstimateOfACutValue(t *testing.T) {
 
 // Weights that a host has received before cross as differences, and nothing of values that it holds already; another host receives them whole.
 func TestEstimateOfWeights(t *testing.T) {
-	for codec, most := range map[string]float64{"int4": 0.2, "3lc": 0.06, "lossless": 0.75} {
+	for codec, limit := range map[string]float64{"int4": 0.2, "3lc": 0.06, "lossless": 0.75} {
 		repeats := codec == "lossless" // its values are parts of others
 		chosen, err := policy.New([]policy.Rule{{Roles: []tensor.Role{tensor.State}, Codec: codec}}, codeclist.New)
 		if err != nil {
@@ -144,8 +144,8 @@ func TestEstimateOfWeights(t *testing.T) {
 			t.Errorf("%s: the first value takes %.3f of its size", codec, whole)
 		}
 		for range 5 {
-			if part := pull("a", 1e-3); part > most {
-				t.Errorf("%s: a difference takes %.3f of the value's size, want %.2f at most", codec, part, most)
+			if part := pull("a", 1e-3); part > limit {
+				t.Errorf("%s: a difference takes %.3f of the value's size, want %.2f at most", codec, part, limit)
 			}
 		}
 		if again := pull("a", 0); again > 0.005 {

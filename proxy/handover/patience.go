@@ -17,13 +17,13 @@ const (
 type patience []context.Context
 
 // patienceOf returns the bounds where connections are reset that are not at rest here after so long; 0: none are.
-func patienceOf(ctx context.Context, most time.Duration) (patience, context.CancelFunc) {
-	if most <= 0 {
+func patienceOf(ctx context.Context, limit time.Duration) (patience, context.CancelFunc) {
+	if limit <= 0 {
 		return nil, func() {}
 	}
 	ends, cancels := make(patience, stages), make([]context.CancelFunc, stages)
 	for i := range ends {
-		ends[i], cancels[i] = context.WithTimeout(ctx, most*time.Duration(1+i)/2)
+		ends[i], cancels[i] = context.WithTimeout(ctx, limit*time.Duration(1+i)/2)
 	}
 	return ends, func() {
 		for _, c := range cancels {

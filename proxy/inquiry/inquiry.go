@@ -43,7 +43,7 @@ var (
 type Question struct {
 	name    string // under which hellos list that a proxy answers it
 	opening byte   // of the stream
-	most    int    // bytes of an answer
+	limit   int    // bytes of an answer
 	lacks   error  // says that the peer's version does not answer it
 	refusal string // of a proxy that has no answer
 }
@@ -80,8 +80,8 @@ func (q *Question) Ask(ctx context.Context, peer string, names func(peer string)
 		chunk, err := stream.ReadChunk()
 		text = append(text, chunk...)
 		switch {
-		case len(text) > q.most:
-			return nil, fmt.Errorf("proxy: the peer's answer about its %s has more than %d bytes", q.name, q.most)
+		case len(text) > q.limit:
+			return nil, fmt.Errorf("proxy: the peer's answer about its %s has more than %d bytes", q.name, q.limit)
 		case errors.Is(err, io.EOF):
 			return text, stream.Close()
 		case ctx.Err() != nil:
@@ -98,7 +98,7 @@ func (q *Question) Answer(peer string, text func(peer string) []byte, refuse fun
 	if text != nil {
 		answer = text(peer)
 	}
-	if len(answer) == 0 || len(answer) > q.most {
+	if len(answer) == 0 || len(answer) > q.limit {
 		refuse(frame.RefusedBadOpening, q.refusal)
 		return
 	}

@@ -183,7 +183,7 @@ func (b *Budget) Give(s *Share, n int) {
 // it seldom changes. Both ends hold a block twice, and footprints are up to a quarter more.
 func (b *Budget) Allowance(connections, limit int) int {
 	n := MinBlock
-	for most := b.size / 3 / int64(connections+1); int64(2*n) <= most && n < limit; {
+	for share := b.size / 3 / int64(connections+1); int64(2*n) <= share && n < limit; {
 		n *= 2
 	}
 	return n

@@ -23,9 +23,9 @@ func TestTrialsKnowThePeersCodecs(t *testing.T) {
 	gradient := tensor.Tensor{Key: 7, Role: tensor.Gradient, Proof: tensor.ByCall}
 	state := tensor.Tensor{Key: 7, Base: 7, Role: tensor.State}
 	for name, c := range map[string]struct {
-		t           tensor.Tensor
-		has         []string
-		least, most float64
+		t                tensor.Tensor
+		has              []string
+		minimum, maximum float64
 	}{
 		"gradients, all":               {gradient, nil, 0.20, 0.24},
 		"gradients, all by name":       {gradient, all, 0.20, 0.24},
@@ -39,8 +39,8 @@ func TestTrialsKnowThePeersCodecs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				got := wireOf(t, c.t, c.has)
 				t.Logf("%.3f", got)
-				if got < c.least || got > c.most {
-					t.Errorf("%.3f of the bytes are predicted, want %.2f to %.2f", got, c.least, c.most)
+				if got < c.minimum || got > c.maximum {
+					t.Errorf("%.3f of the bytes are predicted, want %.2f to %.2f", got, c.minimum, c.maximum)
 				}
 			})
 		})

@@ -94,8 +94,8 @@ func TestAcknowledge(t *testing.T) {
 				}
 				continue
 			}
-			if most := base + uint64(slices.Max(c.acked)); st.acked != most {
-				t.Errorf("%s from %d: %d is acknowledged, not %d", c.name, base, st.acked, most)
+			if largest := base + uint64(slices.Max(c.acked)); st.acked != largest {
+				t.Errorf("%s from %d: %d is acknowledged, not %d", c.name, base, st.acked, largest)
 			}
 			if err != nil || kept != c.kept || st.flight != c.flightAfter || st.unsent != 0 {
 				t.Errorf("%s from %d: %d bytes kept, not %d; %d under way, %d unsent; %v", c.name, base, kept, c.kept, st.flight, st.unsent, err)

@@ -137,11 +137,11 @@ func TestFloodsAreBounded(t *testing.T) {
 // than the limit (the attack CVE-2023-44487 on HTTP/2).
 func TestWithdrawnOpeningsKeepTheirPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var running, most atomic.Int64
+		var running, largest atomic.Int64
 		answer := make(chan bool)
 		s := besiege(t, func(in *Incoming) {
-			if n := running.Add(1); n > most.Load() {
-				most.Store(n)
+			if n := running.Add(1); n > largest.Load() {
+				largest.Store(n)
 			}
 			defer running.Add(-1)
 			<-answer // it looks at nothing else, as one that dials
@@ -169,7 +169,7 @@ func TestWithdrawnOpeningsKeepTheirPlace(t *testing.T) {
 		withdraw(100, 50) // in the place of the ones that were answered
 		s.stands()
 		withdraw(150, 1000)
-		if n := most.Load(); n > 100 {
+		if n := largest.Load(); n > 100 {
 			t.Errorf("%d openings at once where 100 are allowed", n)
 		}
 		close(answer)

@@ -45,10 +45,10 @@ func (p *chosenPath) bulk(seconds int) (byDatagrams int) {
 // TestChoice: datagrams take over where TLS loses packets without BBR and they carry more, and only there.
 func TestChoice(t *testing.T) {
 	for name, c := range map[string]struct {
-		path   chosenPath
-		most   int // seconds of an hour by datagrams
-		least  int
-		reason string
+		path    chosenPath
+		maximum int // seconds of an hour by datagrams
+		minimum int
+		reason  string
 	}{
 		"clean":                {chosenPath{tls: 20e6, udp: 40e6}, 0, 0, ""},
 		"BBR":                  {chosenPath{tls: 20e6, udp: 40e6, losses: 0.01, bbr: true}, 0, 0, ""},
@@ -60,8 +60,8 @@ func TestChoice(t *testing.T) {
 			p := c.path
 			p.now = time.Unix(1e9, 0)
 			n := p.bulk(3600)
-			if n < c.least || n > c.most || p.reason != c.reason {
-				t.Errorf("%d of 3,600 s by datagrams, want %d to %d; %q: %s", n, c.least, c.most, p.reason, p.why)
+			if n < c.minimum || n > c.maximum || p.reason != c.reason {
+				t.Errorf("%d of 3,600 s by datagrams, want %d to %d; %q: %s", n, c.minimum, c.maximum, p.reason, p.why)
 			}
 		})
 	}

@@ -101,14 +101,14 @@ func handshakePiece(i uint64, n int) []byte {
 
 // heapNow returns the bytes that are held. It looks several times: on a busy machine much is allocated between a collection and the look at it.
 func heapNow() int {
-	least := math.MaxInt
+	smallest := math.MaxInt
 	for range 4 {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		least = min(least, int(m.HeapAlloc))
+		smallest = min(smallest, int(m.HeapAlloc))
 	}
-	return least
+	return smallest
 }
 
 // TestHalfOpenDatagramsAreBounded: an address that answers the cookie, and shows no certificate, has little kept for each of its
@@ -169,14 +169,14 @@ func TestHalfOpenDatagramsAreBounded(t *testing.T) {
 					}
 				})
 			}
-			most := 0
+			largest := 0
 			for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-				most = max(most, heapNow()-heap)
+				largest = max(largest, heapNow()-heap)
 			}
-			if most > conns*handshakeMemory {
-				t.Errorf("%d bytes are held for each half-open handshake, over %d", most/conns, handshakeMemory)
+			if largest > conns*handshakeMemory {
+				t.Errorf("%d bytes are held for each half-open handshake, over %d", largest/conns, handshakeMemory)
 			}
-			t.Logf("%d bytes for each", most/conns)
+			t.Logf("%d bytes for each", largest/conns)
 			wg.Wait()
 			runtime.KeepAlive(pieces)
 		})

@@ -160,7 +160,7 @@ func FuzzSession(f *testing.F) {
 		}
 		used := e.mem.used.Load()
 		s.mu.Unlock()
-		if most := int64(2*len(input) + 1024*len(input)/headerLen + 64<<10); used > most {
+		if limit := int64(2*len(input) + 1024*len(input)/headerLen + 64<<10); used > limit {
 			t.Errorf("%d bytes in buffers after %d bytes of records", used, len(input))
 		}
 		s.fail(err, "")

@@ -91,8 +91,8 @@ func TestRoundTripsThatCross(t *testing.T) {
 			sum, longest = sum+d, max(longest, d)
 		}
 		mean := float64(sum) / float64(chains*rounds*2*away)
-		if most := 2*away + 2*2*away/gatherShare; longest > most || mean > 1.1 {
-			t.Errorf("round trips take %.3f of the path's, and up to %v where %v is the most", mean, longest, most)
+		if limit := 2*away + 2*2*away/gatherShare; longest > limit || mean > 1.1 {
+			t.Errorf("round trips take %.3f of the path's, and up to %v where %v is the most", mean, longest, limit)
 		}
 		t.Logf("round trips take %.3f of the path's, %.3f at most", mean, float64(longest)/float64(2*away))
 	})
@@ -197,8 +197,8 @@ func TestSmallMessagesGather(t *testing.T) {
 			t.Errorf("a message waited %v, and %v is the time to gather", longest, gather)
 		}
 		packets, full := f.sends()-before, messages*(size+headerLen)/fullPacket
-		if most := int(took/gather) + full + 5; packets > most {
-			t.Errorf("%d packets for %d messages within %v, want at most %d", packets, messages, took, most)
+		if limit := int(took/gather) + full + 5; packets > limit {
+			t.Errorf("%d packets for %d messages within %v, want at most %d", packets, messages, took, limit)
 		}
 		t.Logf("%d messages within %v left in %d packets, and waited %v at most", messages, took, packets, longest)
 	})
@@ -279,9 +279,9 @@ func TestAcknowledgementsWaitOnlyForFewBytes(t *testing.T) {
 			}
 		}
 		for _, c := range []struct {
-			bytes       int
-			end         bool
-			least, most time.Duration
+			bytes            int
+			end              bool
+			minimum, maximum time.Duration
 		}{{100, false, maxAck - ackDelay, maxAck + 2*ackDelay}, {2 * ackFew, false, 0, 2 * ackDelay}, {100, true, 0, 2 * ackDelay}} {
 			time.Sleep(time.Second)
 			near[0].Write(make([]byte, c.bytes))
@@ -289,8 +289,8 @@ func TestAcknowledgementsWaitOnlyForFewBytes(t *testing.T) {
 				near[0].CloseWrite()
 			}
 			go io.CopyN(io.Discard, far[0], int64(c.bytes))
-			if took := acknowledged(near[0]); took < c.least || took > c.most {
-				t.Errorf("%d bytes, end %v: acknowledged after %v and the round trip, want %v to %v", c.bytes, c.end, took, c.least, c.most)
+			if took := acknowledged(near[0]); took < c.minimum || took > c.maximum {
+				t.Errorf("%d bytes, end %v: acknowledged after %v and the round trip, want %v to %v", c.bytes, c.end, took, c.minimum, c.maximum)
 			}
 		}
 	})

@@ -142,13 +142,13 @@ func parseHello(b []byte) (*hello, error) {
 // set stores one field. A known field may be longer than this version needs: the rest is a later version's.
 func (h *hello) set(id uint16, v []byte) error {
 	short := func(n int) error { return fmt.Errorf("HELLO field %d of %d bytes, not %d", id, len(v), n) }
-	number := func(dst *int, least int) error {
+	number := func(dst *int, minimum int) error {
 		if len(v) < 4 {
 			return short(4)
 		}
 		n := binary.BigEndian.Uint32(v)
-		if int64(n) < int64(least) {
-			return fmt.Errorf("HELLO field %d is %d, not at least %d", id, n, least)
+		if int64(n) < int64(minimum) {
+			return fmt.Errorf("HELLO field %d is %d, not at least %d", id, n, minimum)
 		}
 		*dst = int(min(n, 1<<30))
 		return nil

@@ -65,9 +65,9 @@ func TestHungerForMemory(t *testing.T) {
 // budget, nor more than the largest window of one stream.
 func TestNothingIsAcknowledged(t *testing.T) {
 	for name, c := range map[string]struct {
-		memory      int64
-		streams     int
-		least, most int64
+		memory           int64
+		streams          int
+		minimum, maximum int64
 	}{
 		"one stream":   {512 << 20, 1, maxWindow, 4 * maxWindow}, // of the room in a chunk a quarter may be filled
 		"many streams": {16 << 20, 100, 15 << 20, 17 << 20},
@@ -91,8 +91,8 @@ func TestNothingIsAcknowledged(t *testing.T) {
 				})
 				time.Sleep(4 * time.Second)
 				synctest.Wait()
-				if used := s.tokyo.mem.used.Load(); used < c.least || used > c.most {
-					t.Errorf("%d bytes are kept, not %d to %d", used, c.least, c.most)
+				if used := s.tokyo.mem.used.Load(); used < c.minimum || used > c.maximum {
+					t.Errorf("%d bytes are kept, not %d to %d", used, c.minimum, c.maximum)
 				}
 				other := s.paris.open("echo")
 				pour(t, other, other, noise(2, 1<<20))
@@ -115,8 +115,8 @@ func TestUnflushedWritesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if most := cap(g.out); most > 2*maxPending {
-		t.Errorf("%d bytes are pending", most)
+	if limit := cap(g.out); limit > 2*maxPending {
+		t.Errorf("%d bytes are pending", limit)
 	}
 	if g.flush(); to.w.holds() != 100_000*n {
 		t.Errorf("%d bytes of %d have left", to.w.holds(), 100_000*n)

@@ -15,9 +15,9 @@ func (s *session) ackDue(st *Stream, now time.Time, waited time.Duration) bool {
 
 // nextLazy appends WINDOW records that could wait, since a packet leaves anyway, but for each stream no more often than if they waited.
 func (s *session) nextLazy(c *carrier) {
-	const most = 32 // looked at, of a long queue
+	const limit = 32 // looked at, of a long queue
 	now := time.Now()
-	for range min(s.lazy.n, most) {
+	for range min(s.lazy.n, limit) {
 		st := s.lazy.pop()
 		switch {
 		case st.update != updateLazy || st.gone:

@@ -34,17 +34,17 @@ func (m *meter) left(now time.Time, rtt time.Duration, n int) {
 func (m *meter) acknowledged(now time.Time, rtt time.Duration, n int) {
 	m.flight -= n
 	m.bytes += n
-	took, least, most := now.Sub(m.begin), meterMin, max(meterMax, 8*rtt)
-	if m.flight > 0 && took < most {
+	took, minimum, maximum := now.Sub(m.begin), meterMin, max(meterMax, 8*rtt)
+	if m.flight > 0 && took < maximum {
 		return
 	}
 	if m.bytes < ackFew { // the peer may have let the last of them wait
-		least = 4 * ackTime(rtt)
+		minimum = 4 * ackTime(rtt)
 	}
 	if m.cut {
-		least = max(least, most/2)
+		minimum = max(minimum, maximum/2)
 	}
-	if took >= least {
+	if took >= minimum {
 		m.best = max(m.best, float64(m.bytes)/took.Seconds())
 	}
 	m.begin, m.bytes, m.cut = now, 0, true

@@ -27,11 +27,11 @@ func TestRapidResetIsHeldToARate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				var calls, running, most atomic.Int64
+				var calls, running, largest atomic.Int64
 				s := besiege(t, func(in *Incoming) {
 					calls.Add(1)
-					if n := running.Add(1); n > most.Load() {
-						most.Store(n)
+					if n := running.Add(1); n > largest.Load() {
+						largest.Store(n)
 					}
 					accept(in)
 					running.Add(-1)
@@ -50,11 +50,11 @@ func TestRapidResetIsHeldToARate(t *testing.T) {
 				}
 				synctest.Wait()
 				s.stands()
-				if most, limit := calls.Load(), int64(openingBurst+openingRate*time.Since(begin).Seconds()+1); most > limit {
-					t.Errorf("%d of %d openings were shown to Accept, at most %d should be", most, n, limit)
+				if started, limit := calls.Load(), int64(openingBurst+openingRate*time.Since(begin).Seconds()+1); started > limit {
+					t.Errorf("%d of %d openings were shown to Accept, at most %d should be", started, n, limit)
 				}
-				if most.Load() > maxDeciding {
-					t.Errorf("%d openings were being answered at once, at most %d should be", most.Load(), maxDeciding)
+				if largest.Load() > maxDeciding {
+					t.Errorf("%d openings were being answered at once, at most %d should be", largest.Load(), maxDeciding)
 				}
 				s.lift()
 			})

@@ -100,31 +100,31 @@ func parseHeader(b *[headerLen]byte, limit int) (header, error) {
 		value:  binary.BigEndian.Uint64(b[12:]),
 	}
 	length := binary.BigEndian.Uint32(b[:])
-	least, most := 0, 0
+	minimum, maximum := 0, 0
 	var streams, flags uint8 // streams: 0 none, 1 one, 2 either
 	switch h.kind {
 	case kindHello:
-		most = maxHello
+		maximum = maxHello
 	case kindReady:
-		least, most = 16, 16
+		minimum, maximum = 16, 16
 	case kindEnd:
-		most = maxText
+		maximum = maxText
 	case kindData:
-		most, streams, flags = limit, 1, flagFin
+		maximum, streams, flags = limit, 1, flagFin
 	case kindWindow:
-		least, most, streams = 8, 8, 2
+		minimum, maximum, streams = 8, 8, 2
 	case kindReset:
-		least, most, streams = 4, 4, 1
+		minimum, maximum, streams = 4, 4, 1
 	case kindDone:
 		streams = 1
 	case kindPad:
-		most = smallBody
+		maximum = smallBody
 	case kindPing, kindPong, kindGoAway, kindLeave:
 	default:
 		return h, fmt.Errorf("unknown record of %v", h.kind)
 	}
-	if uint64(length) < uint64(least) || uint64(length) > uint64(most) {
-		return h, fmt.Errorf("%v record of %d bytes, not %d to %d", h.kind, length, least, most)
+	if uint64(length) < uint64(minimum) || uint64(length) > uint64(maximum) {
+		return h, fmt.Errorf("%v record of %d bytes, not %d to %d", h.kind, length, minimum, maximum)
 	}
 	h.length = int(length)
 	switch {

@@ -8,23 +8,23 @@ import (
 
 // The bounds of each kind of record: the package comment's table once more, so that neither changes alone.
 var recordRules = []struct {
-	kind         kind
-	least, most  int
-	none, one    bool // for no stream, for one
-	fin, anyWord bool // may have the flag; its value may be over 2^62
+	kind             kind
+	minimum, maximum int
+	none, one        bool // for no stream, for one
+	fin, anyWord     bool // may have the flag; its value may be over 2^62
 }{
-	{kind: kindHello, most: 32 << 10, none: true},
-	{kind: kindReady, least: 16, most: 16, none: true},
-	{kind: kindEnd, most: 1 << 10, none: true},
-	{kind: kindData, least: 1, most: 256 << 10, one: true, fin: true},
-	{kind: kindWindow, least: 8, most: 8, none: true, one: true},
-	{kind: kindReset, least: 4, most: 4, one: true},
+	{kind: kindHello, maximum: 32 << 10, none: true},
+	{kind: kindReady, minimum: 16, maximum: 16, none: true},
+	{kind: kindEnd, maximum: 1 << 10, none: true},
+	{kind: kindData, minimum: 1, maximum: 256 << 10, one: true, fin: true},
+	{kind: kindWindow, minimum: 8, maximum: 8, none: true, one: true},
+	{kind: kindReset, minimum: 4, maximum: 4, one: true},
 	{kind: kindDone, one: true},
 	{kind: kindPing, none: true, anyWord: true},
 	{kind: kindPong, none: true, anyWord: true},
 	{kind: kindGoAway, none: true},
 	{kind: kindLeave, none: true},
-	{kind: kindPad, most: 4 << 10, none: true},
+	{kind: kindPad, maximum: 4 << 10, none: true},
 }
 
 // Every kind at and beyond each of its bounds: a record within is read as it was written, one beyond is an error
@@ -35,7 +35,7 @@ func TestRecordBounds(t *testing.T) {
 		if !r.none {
 			stream = maxStream
 		}
-		good := header{kind: r.kind, length: r.least, stream: stream, value: maxOffset - 1}
+		good := header{kind: r.kind, length: r.minimum, stream: stream, value: maxOffset - 1}
 		check := func(want string, h header) {
 			t.Helper()
 			b := h.append(nil)
@@ -52,20 +52,20 @@ func TestRecordBounds(t *testing.T) {
 			change(&h)
 			return h
 		}
-		lengths := fmt.Sprintf("not %d to %d", r.least, r.most)
+		lengths := fmt.Sprintf("not %d to %d", r.minimum, r.maximum)
 		if r.kind == kindData {
-			lengths = fmt.Sprintf("not 0 to %d", r.most)
+			lengths = fmt.Sprintf("not 0 to %d", r.maximum)
 		}
 		check("", good)
-		check("", with(func(h *header) { h.length = r.most }))
-		check(lengths, with(func(h *header) { h.length = r.most + 1 }))
+		check("", with(func(h *header) { h.length = r.maximum }))
+		check(lengths, with(func(h *header) { h.length = r.maximum + 1 }))
 		check(lengths, with(func(h *header) { h.length = 1<<32 - 1 }))
 		switch {
 		case r.kind == kindData:
 			check("empty DATA", with(func(h *header) { h.length = 0 }))
 			check("", with(func(h *header) { h.length, h.flags = 0, flagFin }))
-		case r.least > 0:
-			check(lengths, with(func(h *header) { h.length = r.least - 1 }))
+		case r.minimum > 0:
+			check(lengths, with(func(h *header) { h.length = r.minimum - 1 }))
 		}
 		for bit := range 8 {
 			want := "unknown flags"
@@ -135,7 +135,7 @@ func TestFlippedBits(t *testing.T) {
 		if !r.one {
 			stream = 0
 		}
-		h := header{kind: r.kind, length: r.most, stream: stream, value: 1 << 20}
+		h := header{kind: r.kind, length: r.maximum, stream: stream, value: 1 << 20}
 		for bit := range 8 * headerLen {
 			b := h.append(nil)
 			b[bit/8] ^= 1 << (bit % 8)

@@ -70,12 +70,12 @@ func (s *session) windowed(id, acked, limit uint64) error {
 
 // acknowledge takes the peer's word that it has everything before position acked, and its credit.
 func (st *Stream) acknowledge(acked, limit uint64) error {
-	most := st.left
+	maximum := st.left
 	if st.finLeft {
-		most++
+		maximum++
 	}
-	if acked > most {
-		return broken("WINDOW acknowledges position %d of stream %d, of which %d have left", acked, st.id, most)
+	if acked > maximum {
+		return broken("WINDOW acknowledges position %d of stream %d, of which %d have left", acked, st.id, maximum)
 	}
 	st.acked = max(st.acked, acked)
 	for st.head != nil && st.head.left && st.head.end() <= st.acked {
@@ -143,8 +143,8 @@ func (s *session) done(id uint64) error {
 // repeatDone queues a DONE once more for a stream that is over. A peer that asks faster than it takes the answers is broken, or
 // wants our memory.
 func (s *session) repeatDone(id uint64) error {
-	if most := s.maxDones(); s.dones.n >= most {
-		return broken("over %d records for streams that are over, and none of the answers is taken", most)
+	if limit := s.maxDones(); s.dones.n >= limit {
+		return broken("over %d records for streams that are over, and none of the answers is taken", limit)
 	}
 	s.dones.push(id)
 	s.wakeControl()

@@ -25,7 +25,7 @@ func (e *Endpoint) relieve() {
 // since then, of the peers that use more than their share. One that was reset holds nothing, though the peer may never
 // say that it knows.
 func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
-	var most uint64
+	var unread uint64
 	for _, p := range e.list() {
 		if !p.mem.over(95) {
 			continue
@@ -33,8 +33,8 @@ func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
 		s := p.session()
 		s.mu.Lock()
 		for _, st := range s.streams {
-			if n := st.far - st.pos; n > most && st.waitsAt.Before(since) && !st.aborted && !st.closed {
-				largest, most = st, n
+			if n := st.far - st.pos; n > unread && st.waitsAt.Before(since) && !st.aborted && !st.closed {
+				largest, unread = st, n
 			}
 		}
 		s.mu.Unlock()

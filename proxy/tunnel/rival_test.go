@@ -144,8 +144,8 @@ func TestSuccessorOfASilentProxy(t *testing.T) {
 					}
 					time.Sleep(10 * time.Millisecond)
 				}
-				if took, most := time.Since(began), answerWithin+backoffTo; took > most {
-					t.Errorf("the successor has a session after %v, want %v at most", took, most)
+				if took, limit := time.Since(began), answerWithin+backoffTo; took > limit {
+					t.Errorf("the successor has a session after %v, want %v at most", took, limit)
 				}
 				if _, err := far.Read(make([]byte, 1)); !errors.Is(err, ErrSessionLost) {
 					t.Errorf("a stream of the older session: %v", err)

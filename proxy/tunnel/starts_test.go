@@ -272,9 +272,9 @@ func TestHandshakesBeginAtARate(t *testing.T) {
 			s.crowd(50, firstMessage(t))
 			time.Sleep(2 * time.Millisecond)
 		}
-		n, most := began()-before, handshakesFirst+uint64(time.Since(since)/handshakesEvery)+1
-		if n > most || n < handshakesFirst {
-			t.Errorf("%d handshakes began in %v, want %d to %d", n, time.Since(since), handshakesFirst, most)
+		n, limit := began()-before, handshakesFirst+uint64(time.Since(since)/handshakesEvery)+1
+		if n > limit || n < handshakesFirst {
+			t.Errorf("%d handshakes began in %v, want %d to %d", n, time.Since(since), handshakesFirst, limit)
 		}
 		s.stands()
 	})

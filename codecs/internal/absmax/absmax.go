@@ -16,14 +16,14 @@ func OfSum(x, e []float32) float32 {
 	return larger(bits, ofSumPlain(x[n:], e[n:]))
 }
 
-// EachOfSum sets most[i] to OfSum of values i·n to (i+1)·n-1; the last block may be shorter. It panics unless x has as many
-// blocks as most, and e is as long as x.
-func EachOfSum(most, x, e []float32, n int) {
+// EachOfSum sets largest[i] to OfSum of values i·n to (i+1)·n-1; the last block may be shorter. It panics unless x has as many
+// blocks as largest, and e is as long as x.
+func EachOfSum(largest, x, e []float32, n int) {
 	e = e[:len(x)]
 	whole := len(x) / n
-	for i := eachOfSum(most[:whole], x, e, n); i < len(most); i++ {
+	for i := eachOfSum(largest[:whole], x, e, n); i < len(largest); i++ {
 		to := min((i+1)*n, len(x))
-		most[i] = OfSum(x[i*n:to], e[i*n:to])
+		largest[i] = OfSum(x[i*n:to], e[i*n:to])
 	}
 }
 

@@ -11,19 +11,19 @@ import (
 
 // plain defines Of and OfSum. e may be nil.
 func plain(x, e []float32) float32 {
-	var most float32
+	var largest float32
 	for i, v := range x {
 		if e != nil {
 			v += e[i]
 		}
-		if a := float32(math.Abs(float64(v))); !(a <= most) { // true for NaN as well
-			most = a
+		if a := float32(math.Abs(float64(v))); !(a <= largest) { // true for NaN as well
+			largest = a
 		}
-		if most != most {
+		if largest != largest {
 			break
 		}
 	}
-	return most
+	return largest
 }
 
 func same(a, b float32) bool {

@@ -21,8 +21,8 @@ func of(x []float32) (bits uint32, n int) {
 		return 0, 0
 	}
 	apart, step := layout(n)
-	most := fourOf(x, apart, step, n/4)
-	return max(most[0], most[1], most[2], most[3]), n
+	largest := fourOf(x, apart, step, n/4)
+	return max(largest[0], largest[1], largest[2], largest[3]), n
 }
 
 // ofSum does so for sums. e is as long as x.
@@ -34,8 +34,8 @@ func ofSum(x, e []float32) (bits uint32, n int) {
 		return 0, 0
 	}
 	apart, step := layout(n)
-	most := fourOfSum(x, e, apart, step, n/4)
-	return max(most[0], most[1], most[2], most[3]), n
+	largest := fourOfSum(x, e, apart, step, n/4)
+	return max(largest[0], largest[1], largest[2], largest[3]), n
 }
 
 func layout(n int) (apart, step int) {
@@ -45,37 +45,37 @@ func layout(n int) (apart, step int) {
 	return n / 4, perLoop
 }
 
-// eachOfSum sets most[i] to the largest magnitude of the sums of block i, of n values, for the first done blocks.
-func eachOfSum(most, x, e []float32, n int) (done int) {
+// eachOfSum sets largest[i] to the largest magnitude of the sums of block i, of n values, for the first done blocks.
+func eachOfSum(largest, x, e []float32, n int) (done int) {
 	if n%perLoop != 0 || simd.Use() < simd.AVX2 {
 		return 0
 	}
-	quarter := len(most) / 4
+	quarter := len(largest) / 4
 	for i := range quarter {
 		bits := fourOfSum(x[i*n:], e[i*n:], quarter*n, perLoop, n)
 		for k, b := range bits {
-			most[k*quarter+i] = larger(b, 0)
+			largest[k*quarter+i] = larger(b, 0)
 		}
 	}
 	return 4 * quarter
 }
 
 // fourOf returns the largest magnitudes of four parts of x, as ofAVX512 has them.
-func fourOf(x []float32, apart, step, n int) (most [4]uint32) {
+func fourOf(x []float32, apart, step, n int) (largest [4]uint32) {
 	if simd.Use() < simd.AVX512 {
-		ofAVX2(&x[0], apart, step, n, &most)
+		ofAVX2(&x[0], apart, step, n, &largest)
 	} else {
-		ofAVX512(&x[0], apart, step, n, &most)
+		ofAVX512(&x[0], apart, step, n, &largest)
 	}
-	return most
+	return largest
 }
 
 // fourOfSum does so for sums.
-func fourOfSum(x, e []float32, apart, step, n int) (most [4]uint32) {
+func fourOfSum(x, e []float32, apart, step, n int) (largest [4]uint32) {
 	if simd.Use() < simd.AVX512 {
-		ofSumAVX2(&x[0], &e[0], apart, step, n, &most)
+		ofSumAVX2(&x[0], &e[0], apart, step, n, &largest)
 	} else {
-		ofSumAVX512(&x[0], &e[0], apart, step, n, &most)
+		ofSumAVX512(&x[0], &e[0], apart, step, n, &largest)
 	}
-	return most
+	return largest
 }

@@ -112,10 +112,10 @@ func TestEnd(t *testing.T) {
 // A run of ones is bounded, by the caller's limit and by the end.
 func TestUnaryBounded(t *testing.T) {
 	ones := bytes.Repeat([]byte{0xff}, 100)
-	for _, most := range []uint64{0, 1, 56, 57, 58, 114, 300, 799} {
+	for _, limit := range []uint64{0, 1, 56, 57, 58, 114, 300, 799} {
 		r := NewReader(ones)
-		if got := r.Unary(most); got != most || !r.Over() {
-			t.Errorf("at most %d: %d, over: %v", most, got, r.Over())
+		if got := r.Unary(limit); got != limit || !r.Over() {
+			t.Errorf("at most %d: %d, over: %v", limit, got, r.Over())
 		}
 	}
 	r := NewReader(ones)

@@ -38,23 +38,23 @@ func (r *Reader) Read(n uint) uint64 {
 	return v
 }
 
-// Unary reads ones and the zero after them, and returns how many ones. More than most ones are an error, after which
-// the Reader is beyond the end and the result is most.
-func (r *Reader) Unary(most uint64) uint64 {
+// Unary reads ones and the zero after them, and returns how many ones. More than limit ones are an error, after which
+// the Reader is beyond the end and the result is limit.
+func (r *Reader) Unary(limit uint64) uint64 {
 	ones := uint64(0)
 	for {
 		run := uint(bits.LeadingZeros64(^r.next()))
 		if run < PeekMax {
 			r.at += run + 1
-			if ones += uint64(run); ones <= most {
+			if ones += uint64(run); ones <= limit {
 				return ones
 			}
-		} else if ones += PeekMax; ones <= most {
+		} else if ones += PeekMax; ones <= limit {
 			r.at += PeekMax
 			continue
 		}
 		r.at = 8*uint(len(r.src)) + 1
-		return most
+		return limit
 	}
 }
 

@@ -32,11 +32,11 @@ type method struct {
 }
 
 func (m method) MaxEncodedLen(n int) int {
-	most := n / m.block * m.Len(m.block)
+	total := n / m.block * m.Len(m.block)
 	if rest := n % m.block; rest > 0 {
-		most += m.Len(rest)
+		total += m.Len(rest)
 	}
-	return most
+	return total
 }
 
 // wantBytes is the size of the blocks that a codec asks for: large enough that frames cost nothing, and within a core's cache.

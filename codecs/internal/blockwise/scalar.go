@@ -22,13 +22,13 @@ func AppendScalar(dst []byte, v float32) []byte {
 	return binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
 }
 
-// Scalar reads a float32 that AppendScalar wrote. It must be at least 0 and at most most. name stands for it in errors.
-func Scalar(src []byte, name string, most float32) (v float32, rest []byte, err error) {
+// Scalar reads a float32 that AppendScalar wrote. It must be at least 0 and at most limit. name stands for it in errors.
+func Scalar(src []byte, name string, limit float32) (v float32, rest []byte, err error) {
 	if len(src) < ScalarLen {
 		return 0, nil, ErrShort
 	}
 	v = math.Float32frombits(binary.LittleEndian.Uint32(src))
-	if !(v <= most) || math.Signbit(float64(v)) {
+	if !(v <= limit) || math.Signbit(float64(v)) {
 		return 0, nil, fmt.Errorf("the %s is %v", name, v)
 	}
 	return v, src[ScalarLen:], nil

@@ -65,9 +65,9 @@ func Top(keys []uint32, values []float32, x Values, k int, scratch []float32) ([
 const Enough = 32
 
 // Near appends about k positions and values as Top does, k >= 1: all values that reach the threshold that k of x would
-// reach if x were as its sample, in one pass in which most values are only compared. If more than most do, it appends
+// reach if x were as its sample, in one pass in which most values are only compared. If more than limit do, it appends
 // the k largest of them. Where fewer than enough of the sample would lie above the threshold, it is Top.
-func Near(keys []uint32, values []float32, x Values, k, most, enough int, scratch []float32) ([]uint32, []float32, []float32) {
+func Near(keys []uint32, values []float32, x Values, k, limit, enough int, scratch []float32) ([]uint32, []float32, []float32) {
 	rank := int(float64(k)*sampled + 0.5)
 	if rank < enough {
 		return Top(keys, values, x, k, scratch)
@@ -80,7 +80,7 @@ func Near(keys []uint32, values []float32, x Values, k, most, enough int, scratc
 	t, _ := Kth(scratch, min(rank, len(scratch)))
 	t = clamp(t)
 	keys, values = Select(keys, values, x, t)
-	if len(keys)-n > most {
+	if len(keys)-n > limit {
 		keys, values = keep(keys, values, x, n, k, t)
 	}
 	return keys, values, scratch

@@ -87,15 +87,15 @@ func TestNear(t *testing.T) {
 			if len(keys) < k/2 || len(keys) > 2*k {
 				t.Errorf("%v: %d selected, want about %d", kind, len(keys), k)
 			}
-			least := uint32(math.MaxUint32)
+			smallest := uint32(math.MaxUint32)
 			for i, v := range values {
-				least = min(least, Of(v))
+				smallest = min(smallest, Of(v))
 				if x[keys[i]] != v {
 					t.Fatalf("%v: value %d is %v, want %v", kind, keys[i], v, x[keys[i]])
 				}
 			}
 			for i, v := range x {
-				if _, found := slices.BinarySearch(keys, uint32(i)); !found && Of(v) > least {
+				if _, found := slices.BinarySearch(keys, uint32(i)); !found && Of(v) > smallest {
 					t.Fatalf("%v: %v is left, something smaller is not", kind, v)
 				}
 			}

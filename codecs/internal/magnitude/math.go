@@ -70,9 +70,9 @@ func Select(keys []uint32, values []float32, x Values, t uint32) ([]uint32, []fl
 func selectAll(keys []uint32, values []float32, x Values, t, gone uint32) ([]uint32, []float32) {
 	for from := 0; from < x.Len(); from += cut {
 		part := x.Slice(from, min(from+cut, x.Len()))
-		n, most := len(keys), part.Len()+listSlack
-		keys, values = slices.Grow(keys, most), slices.Grow(values, most)
-		found := selectPart(keys[n:n+most], values[n:n+most], part, uint32(from), t, gone)
+		n, room := len(keys), part.Len()+listSlack
+		keys, values = slices.Grow(keys, room), slices.Grow(values, room)
+		found := selectPart(keys[n:n+room], values[n:n+room], part, uint32(from), t, gone)
 		keys, values = keys[:n+found], values[:n+found]
 	}
 	return keys, values

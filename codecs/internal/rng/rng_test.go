@@ -126,14 +126,14 @@ func TestUint64n(t *testing.T) {
 			}
 		}
 	}
-	const most = 3 << 62 // a third of the products is drawn again
+	const limit = 3 << 62 // a third of the products is drawn again
 	low := 0
 	for range 30000 {
-		v := s.Uint64n(most)
-		if v >= most {
-			t.Fatalf("%d is not less than %d", v, uint64(most))
+		v := s.Uint64n(limit)
+		if v >= limit {
+			t.Fatalf("%d is not less than %d", v, uint64(limit))
 		}
-		if v < most/3 {
+		if v < limit/3 {
 			low++
 		}
 	}

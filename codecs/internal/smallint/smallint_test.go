@@ -32,13 +32,13 @@ func FuzzBothWays(f *testing.F) {
 			src := b[:Len(bits, n)]
 			q := make([]int8, n)
 			ok := Read(q, bits, src)
-			least := slices.Contains(q, int8(-1-Max(bits)))
+			hasMinimum := slices.Contains(q, int8(-1-Max(bits)))
 			again := Append(nil, bits, q)
-			if ok != (!least && bytes.Equal(again, src)) {
+			if ok != (!hasMinimum && bytes.Equal(again, src)) {
 				t.Fatalf("% x is %d of %d bits, %v: %v, and they are % x", src, n, bits, q, ok, again)
 			}
 			back := make([]int8, n)
-			if Read(back, bits, again) == least || !slices.Equal(back, q) {
+			if Read(back, bits, again) == hasMinimum || !slices.Equal(back, q) {
 				t.Fatalf("%v of %d bits come back as %v", q, bits, back)
 			}
 		}

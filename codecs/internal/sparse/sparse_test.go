@@ -116,8 +116,8 @@ func TestNoGainIsUnsuited(t *testing.T) {
 	if _, err := all.Append(nil, make([]float32, n)); !errors.Is(err, codecs.ErrUnsuited) {
 		t.Errorf("%v, want ErrUnsuited", err)
 	}
-	if most := sparse.MaxEncodedLen(n, 1000); most != 4*n+5*16 {
-		t.Errorf("MaxEncodedLen says %d", most)
+	if limit := sparse.MaxEncodedLen(n, 1000); limit != 4*n+5*16 {
+		t.Errorf("MaxEncodedLen says %d", limit)
 	}
 }
 

@@ -77,9 +77,9 @@ func (m *measurement) across(ctx context.Context, t variant, percent float64, f 
 }
 
 // add adds a row. Here must be at least bar, or at most.
-func (m *measurement) add(id, what string, here, bar float64, unit string, atMost bool) {
+func (m *measurement) add(id, what string, here, bar float64, unit string, isMaximum bool) {
 	r := row{ID: id, What: what, Here: here, Bar: bar, Unit: unit, OK: here >= bar}
-	if atMost {
+	if isMaximum {
 		r.OK = here <= bar
 	}
 	fmt.Fprintf(os.Stderr, "%s: %s: %.3g %s, bar %.3g\n", id, what, here, unit, bar)
@@ -144,8 +144,8 @@ func (m *measurement) noteRates(percent float64, plain, through map[string][]flo
 	}
 	if percent == 0 && w1 {
 		const header, packet = 52, 1500 // of IP and TCP
-		most := float64(m.mbps) * (packet - header) / packet
-		m.add("W0/dtls", "rate of one connection over DTLS, at least, of the most that TCP can carry there", median(through["dtls"])/most, 0.97, "x", false)
+		limit := float64(m.mbps) * (packet - header) / packet
+		m.add("W0/dtls", "rate of one connection over DTLS, at least, of the most that TCP can carry there", median(through["dtls"])/limit, 0.97, "x", false)
 	}
 	if d3 {
 		m.add(fmt.Sprintf("D3/%g%%", percent), "rate of one connection over DTLS, at least, of a stream of quic-go's", median(through["dtls"])/median(plain["quic-go"]), 10, "x", false)

@@ -20,13 +20,13 @@ func TestUnits(t *testing.T) {
 func TestBars(t *testing.T) {
 	m := measurement{}
 	for _, c := range []struct {
-		here   float64
-		atMost bool
-		ok     bool
+		here      float64
+		isMaximum bool
+		ok        bool
 	}{{1, false, true}, {0.9, false, false}, {1.1, false, true}, {1, true, true}, {1.1, true, false}, {0.9, true, true}} {
-		m.add("X", "", c.here, 1, "x", c.atMost)
+		m.add("X", "", c.here, 1, "x", c.isMaximum)
 		if r := m.rows[len(m.rows)-1]; r.OK != c.ok {
-			t.Errorf("%g against 1, at most %t: %t", c.here, c.atMost, r.OK)
+			t.Errorf("%g against 1, at most %t: %t", c.here, c.isMaximum, r.OK)
 		}
 	}
 	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {

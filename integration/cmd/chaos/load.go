@@ -30,8 +30,8 @@ type half struct {
 // headSize is the size of the number with which a client's bytes begin, so that the server knows the exchange.
 const headSize = 8
 
-func newHalf(r *rand.Rand, number uint64, most int, length time.Duration) (h half) {
-	h.all = make([]byte, headSize+r.IntN(most))
+func newHalf(r *rand.Rand, number uint64, limit int, length time.Duration) (h half) {
+	h.all = make([]byte, headSize+r.IntN(limit))
 	binary.BigEndian.PutUint64(h.all, number)
 	for i := headSize; i < len(h.all); i++ {
 		if h.all[i] = byte(r.Uint32()); r.IntN(2000) == 0 { // runs that a codec makes smaller

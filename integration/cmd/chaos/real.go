@@ -318,7 +318,9 @@ type realFault struct {
 	do   func(s *stage, r *rand.Rand)
 }
 
-func ms(r *rand.Rand, most int) time.Duration { return time.Duration(r.IntN(most)) * time.Millisecond }
+func ms(r *rand.Rand, limit int) time.Duration {
+	return time.Duration(r.IntN(limit)) * time.Millisecond
+}
 
 var realFaults = []realFault{
 	{"kill", nil, func(s *stage, r *rand.Rand) { s.sites[r.IntN(2)].replace(syscall.SIGKILL, ms(r, 200)) }},

@@ -13,16 +13,16 @@ import (
 type likeness struct {
 	gradients float64 // greatest magnitude of a cosine of a gradient
 	first     float64 // least cosine of the first sum of something else; NaN: there is none
-	least     float64 // the same of all such sums
+	smallest  float64 // the same of all such sums
 	other     string  // name of the something else
 }
 
 // likenessOf compares all ranks' parts of all sums of a recording, quarter by quarter, as two ranks send them.
 func likenessOf(r *recording) likeness {
-	l := likeness{first: math.NaN(), least: math.NaN()}
+	l := likeness{first: math.NaN(), smallest: math.NaN()}
 	weights, quarter := floats(r.first), ((r.elements-1)/4+1+3)&^3
 	for k, name := range r.names {
-		least := math.Inf(1)
+		smallest := math.Inf(1)
 		for rank := range r.ranks {
 			input := floats(r.input(k, rank))
 			for from := 0; from < r.elements; from += quarter {
@@ -31,16 +31,16 @@ func likenessOf(r *recording) likeness {
 				if name == "gradient" {
 					l.gradients = max(l.gradients, math.Abs(c))
 				}
-				least = min(least, c)
+				smallest = min(smallest, c)
 			}
 		}
 		if name == "gradient" {
 			continue
 		}
 		if l.other == "" {
-			l.other, l.first, l.least = name, least, least
+			l.other, l.first, l.smallest = name, smallest, smallest
 		}
-		l.least = min(l.least, least)
+		l.smallest = min(l.smallest, smallest)
 	}
 	return l
 }
@@ -72,11 +72,11 @@ func likenesses(files []string) error {
 			return fmt.Errorf("%s has no first weights: record anew, into an empty folder", f)
 		}
 		l := likenessOf(r)
-		first, least := "", ""
+		first, smallest := "", ""
 		if l.other != "" {
-			first, least = fmt.Sprintf("%.2f", l.first), fmt.Sprintf("%.2f", l.least)
+			first, smallest = fmt.Sprintf("%.2f", l.first), fmt.Sprintf("%.2f", l.smallest)
 		}
-		out.Row(r.job, fmt.Sprintf("%.2f", l.gradients), l.other, first, least)
+		out.Row(r.job, fmt.Sprintf("%.2f", l.gradients), l.other, first, smallest)
 	}
 	return nil
 }

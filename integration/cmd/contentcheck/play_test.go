@@ -119,7 +119,7 @@ func TestLikeness(t *testing.T) {
 	if r, err = open(file); err != nil {
 		t.Fatal(err)
 	}
-	if l := likenessOf(r); l.gradients > 0.2 || l.first < 0.95 || l.least < 0.95 || l.other != "weights" {
+	if l := likenessOf(r); l.gradients > 0.2 || l.first < 0.95 || l.smallest < 0.95 || l.other != "weights" {
 		t.Errorf("%+v", l)
 	}
 	if err := os.WriteFile(strings.TrimSuffix(file, "npy")+"first", weights[1:], 0o600); err != nil {

@@ -31,12 +31,12 @@ func fastsgdFlags(_ context.Context, l *lab, t *Table) error {
 	if err != nil {
 		return err
 	}
-	best, least := 0, 0.0
+	best, fewest := 0, 0.0
 	for i, paper := range []float64{8.65, 6.04, 7.06} {
 		bits := s.bits(keys.BitGrain{L: i + 1})
 		t.add(claim{label: fmt.Sprintf("l=%d", i+1), quantity: "bits a key", paper: paper, why: denser(s)}.within(1.35), bits)
-		if best == 0 || bits < least {
-			best, least = i+1, bits
+		if best == 0 || bits < fewest {
+			best, fewest = i+1, bits
 		}
 	}
 	t.add(claim{label: "the best l", quantity: "bits of a flag", paper: 2, why: denser(s)}.near(0), float64(best))

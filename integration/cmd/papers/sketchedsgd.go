@@ -89,11 +89,11 @@ func sketchedReturn(ctx context.Context, l *lab, t *Table) error {
 	for i, w := range workers { // calibrated: the size of the sketch was chosen to make 2d over the values sent 9
 		t.add(claim{label: fmt.Sprintf("sketched, %d workers", w), quantity: "compression", paper: 9, calibrated: true}.within(1.1), outcomes[2*i].Compression())
 	}
-	few, many, most := outcomes[1], outcomes[3], outcomes[5]
+	few, many, all := outcomes[1], outcomes[3], outcomes[5]
 	t.add(claim{label: "local top-k, 64 workers", quantity: "values returned, over those of 4", paper: 16, band: between(16/2.5, 16),
 		why: "workers choose the same coordinates more often than the paper's"}, many.Down/few.Down)
 	t.add(claim{label: "local top-k, 256 workers", quantity: "compression", paper: 2,
-		why: fmt.Sprintf("all workers together choose %.0f %% of the weights", 100*most.Down/float64(d))}.within(1.25), most.Compression())
+		why: fmt.Sprintf("all workers together choose %.0f %% of the weights", 100*all.Down/float64(d))}.within(1.25), all.Compression())
 	return nil
 }
 

@@ -59,9 +59,9 @@ func ladder(d data) []byte {
 	p.text(left, 22, "ink bold", "start", "role")
 	p.text(left+150, 22, "ink bold", "start", "may lose")
 	p.text(bars, 22, "ink bold", "start", "bytes on the WAN")
-	most := 0.0
+	largest := 0.0
 	for _, r := range all {
-		most = max(most, r.fewer)
+		largest = max(largest, r.fewer)
 	}
 	y := float64(top)
 	for i, r := range all {
@@ -74,7 +74,7 @@ func ladder(d data) []byte {
 			p.text(left+150, y+14, "ink", "start", r.loss)
 			p.text(left+150, y+31, "soft small", "start", r.word)
 		}
-		long := 18 + 140*math.Log(r.fewer)/math.Log(most)
+		long := 18 + 140*math.Log(r.fewer)/math.Log(largest)
 		p.rect(bars, y+2, long, 14, r.class, "")
 		p.text(bars+long+8, y+14, "ink bold", "start", factor(r.fewer)+" fewer")
 		p.text(bars, y+31, "soft small", "start", r.job)

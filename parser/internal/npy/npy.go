@@ -37,12 +37,12 @@ func (h *Header) Dims() string {
 // maxDims bounds a shape for people, in bytes.
 const maxDims = 64
 
-// Short cuts a text for people after most bytes. The result keeps no longer text in memory of which s is a part.
-func Short(s string, most int) string {
-	if len(s) <= most {
+// Short cuts a text for people after limit bytes. The result keeps no longer text in memory that s is a part of.
+func Short(s string, limit int) string {
+	if len(s) <= limit {
 		return strings.Clone(s)
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
 // MaxHeader bounds the bytes before the elements of a file that is understood.

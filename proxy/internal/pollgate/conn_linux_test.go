@@ -255,8 +255,8 @@ func TestEachWaitEnds(t *testing.T) {
 	soon(t, "reading", func() {
 		for i := range 5000 {
 			n := 1 + r.IntN(len(p))
-			atLeast := 1 + r.IntN(n)
-			raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, atLeast) })
+			minimum := 1 + r.IntN(n)
+			raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, minimum) })
 			wait := time.Duration(r.IntN(3)*r.IntN(40)) * time.Microsecond
 			go func() {
 				time.Sleep(wait)
@@ -266,7 +266,7 @@ func TestEachWaitEnds(t *testing.T) {
 				c.SetReadDeadline(time.Now().Add(time.Duration(r.IntN(100)) * time.Microsecond))
 			}
 			for got := 0; got < n; {
-				if n-got < atLeast {
+				if n-got < minimum {
 					raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1) })
 				}
 				disarm := func() {}

@@ -487,11 +487,11 @@ func TestSmallBlocksAllocateNothing(t *testing.T) {
 			}
 		}
 	}
-	most := blocks / 4.0
+	limit := blocks / 4.0
 	if require.Race { // sync.Pool drops some of its values then
-		most = 2 * blocks
+		limit = 2 * blocks
 	}
-	if all := testing.AllocsPerRun(20, receive); all > most {
+	if all := testing.AllocsPerRun(20, receive); all > limit {
 		t.Errorf("%v allocations for %d blocks", all, blocks)
 	}
 	if len(to.got) != blocks*4096 {

@@ -57,9 +57,9 @@ func (w *wired) Sent(_, _, _ string, _ tensor.Role, _, wire int) { w.bytes.Add(i
 func TestWireBytesAreCounted(t *testing.T) {
 	const size = 16 << 10
 	for name, c := range map[string]struct {
-		toy  pathtest.Toy
-		most int // bytes of the last tensor that come
-		kind frame.Kind
+		toy   pathtest.Toy
+		limit int // bytes of the last tensor that come
+		kind  frame.Kind
 	}{
 		"blocks":               {pathtest.Toy{DType: tensor.Uint8}, size, frame.Block},
 		"masked blocks":        {pathtest.Toy{DType: tensor.Uint8, Mask: tensor.Mask{1, 2, 3, 4}}, size, frame.Mask},
@@ -73,7 +73,7 @@ func TestWireBytesAreCounted(t *testing.T) {
 		seen := new(wired)
 		s.env.Metrics = seen
 		whole, last := pathtest.ToyPiece(1, size, make([]byte, size)), pathtest.ToyPiece(2, size, make([]byte, size))
-		sent := append(whole, last[:8+c.most]...)
+		sent := append(whole, last[:8+c.limit]...)
 		if err := s.takes(sent); err != nil {
 			t.Fatal(err)
 		}

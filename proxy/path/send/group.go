@@ -92,11 +92,11 @@ func (g *group) fill(b *block, n int) (whole bool) {
 
 // apart returns the blocks that f wants, if each of them ends before the next begins; else only the one of them that has most bytes.
 func (g *group) apart(f func(*block) bool) []bool {
-	chosen, most := make([]bool, len(g.blocks)), -1
+	chosen, largest := make([]bool, len(g.blocks)), -1
 	for i, b := range g.blocks {
 		chosen[i] = f(b)
-		if chosen[i] && (most < 0 || b.filled > g.blocks[most].filled) {
-			most = i
+		if chosen[i] && (largest < 0 || b.filled > g.blocks[largest].filled) {
+			largest = i
 		}
 	}
 	last := -1
@@ -106,7 +106,7 @@ func (g *group) apart(f func(*block) bool) []bool {
 		}
 		if r.block < last { // blocks are numbered in the order of their first bytes
 			clear(chosen)
-			chosen[most] = true
+			chosen[largest] = true
 			return chosen
 		}
 		last = r.block

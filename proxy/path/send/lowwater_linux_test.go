@@ -80,13 +80,13 @@ func TestLowWater(t *testing.T) {
 }
 
 // tcpMemory returns how large this network namespace lets the kernel make a receive buffer.
-func tcpMemory(t *testing.T) (most int) {
+func tcpMemory(t *testing.T) (limit int) {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_rmem")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Sscan(string(b), new(int), new(int), &most); err != nil {
+	if _, err := fmt.Sscan(string(b), new(int), new(int), &limit); err != nil {
 		t.Fatal(err)
 	}
-	return most
+	return limit
 }

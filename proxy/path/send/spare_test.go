@@ -33,11 +33,11 @@ func TestSmallBlocksAllocateNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	most := blocks / 4.0
+	limit := blocks / 4.0
 	if require.Race { // sync.Pool drops some of its values then
-		most = blocks
+		limit = blocks
 	}
-	if all > most {
+	if all > limit {
 		t.Errorf("%v allocations for %d blocks", all, blocks)
 	}
 	pathtest.Whole(t, s.env)

@@ -509,10 +509,10 @@ func (b *bbr) setCwnd(s *sample, d *deliveryRate) {
 	for _, n := range b.extraAcked {
 		extra = max(extra, n)
 	}
-	most := b.quantized(b.bdp(b.bw(), b.cwndGain) + extra)
+	maximum := b.quantized(b.bdp(b.bw(), b.cwndGain) + extra)
 	if b.fullBWReached {
-		b.cwnd = min(b.cwnd+s.acked, most)
-	} else if b.cwnd < most || d.delivered < uint64(initialCwnd*b.packet) {
+		b.cwnd = min(b.cwnd+s.acked, maximum)
+	} else if b.cwnd < maximum || d.delivered < uint64(initialCwnd*b.packet) {
 		b.cwnd += s.acked
 	}
 	if b.state == probeRTT {

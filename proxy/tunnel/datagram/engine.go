@@ -198,10 +198,10 @@ func (e *Engine) note(now time.Duration, number uint64, eliciting bool) {
 		next = e.received[n-1].end
 	}
 	e.received.add(number, number+1)
-	const most = 256
-	if n := len(e.received); n > most {
-		e.floor = e.received[n-most].first
-		e.received = append(e.received[:0], e.received[n-most:]...)
+	const limit = 256
+	if n := len(e.received); n > limit {
+		e.floor = e.received[n-limit].first
+		e.received = append(e.received[:0], e.received[n-limit:]...)
 	}
 	if number >= next {
 		e.newestAt = now

@@ -94,8 +94,8 @@ func (d *deliveryRate) acked(now time.Duration, s *sample, p *stamp, sent time.D
 	}
 }
 
-// finish completes the sample of an acknowledgement. least is the shortest round trip known: a shorter interval proves no rate.
-func (d *deliveryRate) finish(s *sample, least time.Duration) {
+// finish completes the sample of an acknowledgement. minRTT is the shortest round trip known: a shorter interval proves no rate.
+func (d *deliveryRate) finish(s *sample, minRTT time.Duration) {
 	if d.appLimited > 0 && d.delivered > d.appLimited {
 		d.appLimited = 0
 	}
@@ -106,7 +106,7 @@ func (d *deliveryRate) finish(s *sample, least time.Duration) {
 	s.prior, s.inflight, s.appLimited = s.newest.delivered, s.newest.inflight, s.newest.appLimited
 	s.delivered, s.lost = d.delivered-s.newest.delivered, d.lost-s.newest.lost
 	interval := max(s.newestAt-s.newest.firstSent, d.deliveredAt-s.newest.deliveredAt)
-	if interval >= least && interval > 0 {
+	if interval >= minRTT && interval > 0 {
 		s.rate = float64(s.delivered) / interval.Seconds()
 	}
 	if rate := d.train.rate(d.deliveredAt, &s.newest, s.newestAt, d.delivered); s.appLimited {

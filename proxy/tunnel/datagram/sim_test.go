@@ -332,9 +332,9 @@ func goodput(t testing.TB, p path, seed uint64, warm, during time.Duration) floa
 func TestGoodput(t *testing.T) {
 	const mbit = 1e6 / 8
 	for _, c := range []struct {
-		name  string
-		p     path
-		least float64
+		name    string
+		p       path
+		minimum float64
 	}{
 		{"no loss", path{rate: 50 * mbit, delay: 40 * time.Millisecond, queue: 1e6}, 0.90},
 		{"0.1 % of loss", path{rate: 50 * mbit, delay: 40 * time.Millisecond, queue: 1e6, loss: 0.001}, 0.90},
@@ -345,8 +345,8 @@ func TestGoodput(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got := goodput(t, c.p, 1, 3*time.Second, 12*time.Second)
 			t.Logf("%.3f of the rate", got)
-			if got < c.least {
-				t.Errorf("%.3f of the path's rate, want %.2f", got, c.least)
+			if got < c.minimum {
+				t.Errorf("%.3f of the path's rate, want %.2f", got, c.minimum)
 			}
 		})
 	}

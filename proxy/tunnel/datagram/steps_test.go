@@ -59,15 +59,15 @@ func mean(x []time.Duration) (sum time.Duration) {
 // TestSteps: bursts leave as fast as the path carries them, although the engine is idle between them, and repairs shorten steps where packets are lost.
 func TestSteps(t *testing.T) {
 	for _, burst := range []int{50e3, 200e3, 1e6} {
-		least := 80*time.Millisecond + time.Duration(2*float64(burst)/25e6*1e9)
+		minimum := 80*time.Millisecond + time.Duration(2*float64(burst)/25e6*1e9)
 		clean, bytes := steps(t, burst, 60, 0, true)
-		if m := mean(clean); m > least*6/5 || bytes > 1.06 {
-			t.Errorf("bursts of %d bytes: a step takes %v, and the path %v; %.3f bytes leave for one", burst, m, least, bytes)
+		if m := mean(clean); m > minimum*6/5 || bytes > 1.06 {
+			t.Errorf("bursts of %d bytes: a step takes %v, and the path %v; %.3f bytes leave for one", burst, m, minimum, bytes)
 		}
 		plain, _ := steps(t, burst, 60, 0.01, false)
 		with, bytes := steps(t, burst, 60, 0.01, true)
 		t.Logf("bursts of %7d bytes: the path takes %v for a step, the engine %v; at 1 %% of loss %v without and %v with repairs, with %.3f bytes for one",
-			burst, least, mean(clean), mean(plain), mean(with), bytes)
+			burst, minimum, mean(clean), mean(plain), mean(with), bytes)
 		if burst < 1e6 && mean(with) > mean(plain)*17/20 {
 			t.Errorf("bursts of %d bytes: at 1 %% of loss a step takes %v with repairs, %v without", burst, mean(with), mean(plain))
 		}

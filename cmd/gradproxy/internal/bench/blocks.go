@@ -16,7 +16,7 @@ type block struct {
 	codec     codecs.Codec
 	encoder   codecs.Encoder
 	decoder   codecs.Decoder
-	most      int // bytes of an encoding
+	maxLen    int // bytes of an encoding
 }
 
 // A form is how a block's encoding travels.
@@ -41,7 +41,7 @@ func (c cutter) cut(size int) ([]block, error) {
 	want := max(1, c.codec.Block(size)/c.dtype.Size()) * c.dtype.Size()
 	for off := 0; off < size; off += want {
 		b := block{off: off, size: min(want, size-off), codec: c.codec}
-		b.most = c.codec.MaxEncodedLen(b.size / c.dtype.Size())
+		b.maxLen = c.codec.MaxEncodedLen(b.size / c.dtype.Size())
 		var err error
 		if b.encoder, err = c.encoder(b.size / c.dtype.Size()); err != nil {
 			return nil, err
@@ -90,10 +90,10 @@ func (b *block) decode(tensor, src []byte, f form) error {
 		copy(dst, src)
 		return nil
 	case short:
-		room := buffers.Get(b.most)
+		room := buffers.Get(b.maxLen)
 		defer buffers.Put(room)
 		var err error
-		if src, err = coder.Lengthen(room[:0], src, b.most); err != nil {
+		if src, err = coder.Lengthen(room[:0], src, b.maxLen); err != nil {
 			return err
 		}
 	}

@@ -77,9 +77,9 @@ func (c cutter) through(t npy.Array, warmup, skip int, sums *deviation) (total i
 
 // A deviation sums up how values x came out as y.
 type deviation struct {
-	xx, xy, yy, dd, most float64
-	signed, flips        int
-	differ               bool
+	xx, xy, yy, dd, largest float64
+	signed, flips           int
+	differ                  bool
 }
 
 func (v *deviation) add(d tensor.DType, src, dst []byte) {
@@ -100,7 +100,7 @@ func (v *deviation) add(d tensor.DType, src, dst []byte) {
 		}
 		v.xx, v.xy, v.yy = v.xx+x*x, v.xy+x*y, v.yy+y*y
 		v.dd += (x - y) * (x - y)
-		v.most = max(v.most, math.Abs(x-y))
+		v.largest = max(v.largest, math.Abs(x-y))
 		if x != 0 {
 			v.signed++
 			if x*y < 0 {
@@ -112,9 +112,9 @@ func (v *deviation) add(d tensor.DType, src, dst []byte) {
 
 func (v *deviation) result() Error {
 	if !v.differ || v.xx == 0 {
-		return Error{Cosine: 1, MaxAbsError: v.most}
+		return Error{Cosine: 1, MaxAbsError: v.largest}
 	}
-	e := Error{NMSE: v.dd / v.xx, MaxAbsError: v.most, SignFlips: float64(v.flips) / float64(v.signed)}
+	e := Error{NMSE: v.dd / v.xx, MaxAbsError: v.largest, SignFlips: float64(v.flips) / float64(v.signed)}
 	if v.yy > 0 {
 		e.Cosine = max(-1, min(1, v.xy/math.Sqrt(v.xx)/math.Sqrt(v.yy))) // which rounding exceeds
 	}

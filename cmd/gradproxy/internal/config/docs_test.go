@@ -59,13 +59,13 @@ func TestExamples(t *testing.T) {
 
 // The files that the documentation shows can be used as they are.
 func TestDocumentedFiles(t *testing.T) {
-	for file, least := range map[string]int{"configuration.md": 2, "loss.md": 1} {
+	for file, minimum := range map[string]int{"configuration.md": 2, "loss.md": 1} {
 		text, err := os.ReadFile(docs + file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-		if len(blocks) < least {
+		if len(blocks) < minimum {
 			t.Fatalf("%s has %d blocks of YAML", file, len(blocks))
 		}
 		for _, b := range blocks {

@@ -49,13 +49,13 @@ func (k *checker) aggregates(r *Rule, where string, codec codecs.Codec) {
 	if r.NoFeedback {
 		k.errorf(r.line, where+".feedback", "aggregates cannot do without feedback: replicas would drift apart for ever; leave feedback out, or name role: gradient")
 	}
-	least, err := k.known.Codec(policy.AggregateCodec)
+	always, err := k.known.Codec(policy.AggregateCodec)
 	if err != nil {
 		return
 	}
-	if lost, usual := loss(codec), loss(least); lost > tooCoarse*usual {
+	if lost, usual := loss(codec), loss(always); lost > tooCoarse*usual {
 		k.warnf(r.line, where+".codec", "%s is coarse for aggregates, of each value it leaves %.0f %% of the norm to later ones (%s: %.0f %%): the replicas' weights will drift far apart; use int8 or int4",
-			r.Codec, 100*lost, least, 100*usual)
+			r.Codec, 100*lost, always, 100*usual)
 	}
 }
 

@@ -51,8 +51,8 @@ func TestRunsAreComparedWithTheDirectOne(t *testing.T) {
 			t.Errorf("run %d: %+v", i, r)
 		}
 		// 64-32-10 is 2,410 parameters: at n = 2 each all-reduce sends 9,640 bytes each way.
-		if least := int64(2 * 4 * 9640); r.AppBytes < least || r.WANBytes < r.AppBytes || r.WANBytes > 2*least {
-			t.Errorf("%s: %d bytes of the app, %d on the link, want at least %d", name, r.AppBytes, r.WANBytes, least)
+		if minimum := int64(2 * 4 * 9640); r.AppBytes < minimum || r.WANBytes < r.AppBytes || r.WANBytes > 2*minimum {
+			t.Errorf("%s: %d bytes of the app, %d on the link, want at least %d", name, r.AppBytes, r.WANBytes, minimum)
 		}
 		if r.Ratio < 0.99 || r.Ratio > 1.01 || r.Seconds <= 0 || r.FinalLoss <= 0 || r.Accuracy <= 0 {
 			t.Errorf("%s: %+v", name, r)
@@ -76,20 +76,20 @@ func TestParameterServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 64-32-10 is 9,640 bytes; two workers push and pull that at each of 4 steps, and one pushes and both pull it before.
-	const least = (4*4 + 3) * 9640
+	const minimum = (4*4 + 3) * 9640
 	direct, half := report.Runs[0], report.Runs[1]
 	for _, r := range report.Runs {
 		if r.Wire != "pslite" || !r.ReplicasIdentical || r.ReplicaDistance != 0 || !r.SameAsDirect || r.Accuracy <= 0 {
 			t.Errorf("%+v", r)
 		}
-		if r.AppBytes < least || r.AppBytes > 2*least {
-			t.Errorf("%s: the nodes have sent %d bytes, want at least %d", r.Name, r.AppBytes, least)
+		if r.AppBytes < minimum || r.AppBytes > 2*minimum {
+			t.Errorf("%s: the nodes have sent %d bytes, want at least %d", r.Name, r.AppBytes, minimum)
 		}
 	}
-	if direct.WANBytes < least || direct.WANBytes > 2*least {
-		t.Errorf("%d bytes on the link, want at least %d", direct.WANBytes, least)
+	if direct.WANBytes < minimum || direct.WANBytes > 2*minimum {
+		t.Errorf("%d bytes on the link, want at least %d", direct.WANBytes, minimum)
 	}
-	if half.WANBytes < least*9/19 || half.WANBytes > direct.WANBytes*2/3 {
+	if half.WANBytes < minimum*9/19 || half.WANBytes > direct.WANBytes*2/3 {
 		t.Errorf("%d bytes on the link, of %d both ways, though answers do not pass it", half.WANBytes, direct.WANBytes)
 	}
 }

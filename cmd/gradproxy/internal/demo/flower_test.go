@@ -21,13 +21,13 @@ func TestFederated(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 64-32-10 is 9,640 bytes; in each of two rounds it goes down twice to two hospitals and comes back once, and once before.
-	const least = (2*6 + 1) * 9640
+	const minimum = (2*6 + 1) * 9640
 	for _, r := range report.Runs {
 		if r.Wire != "flower" || !r.ReplicasIdentical || r.ReplicaDistance != 0 || !r.SameAsDirect || r.Accuracy <= 0 {
 			t.Errorf("%+v", r)
 		}
-		if r.AppBytes < least || r.AppBytes > 2*least || r.WANBytes < r.AppBytes || r.WANBytes > 2*r.AppBytes {
-			t.Errorf("%s: %d bytes of the app, %d on the link, want at least %d", r.Name, r.AppBytes, r.WANBytes, least)
+		if r.AppBytes < minimum || r.AppBytes > 2*minimum || r.WANBytes < r.AppBytes || r.WANBytes > 2*r.AppBytes {
+			t.Errorf("%s: %d bytes of the app, %d on the link, want at least %d", r.Name, r.AppBytes, r.WANBytes, minimum)
 		}
 	}
 }

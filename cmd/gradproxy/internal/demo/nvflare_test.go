@@ -21,14 +21,14 @@ func TestDifferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 64-32-10 is 9,640 bytes; in each of two rounds it goes down to two hospitals and the changes come back, and down once more at the end.
-	const least = (2*4 + 2) * 9640
-	const most = least + 2*(2*24+22)*1200 // headers of a hospital's frames: 24 in a round, 22 before and after
+	const minimum = (2*4 + 2) * 9640
+	const maximum = minimum + 2*(2*24+22)*1200 // headers of a hospital's frames: 24 in a round, 22 before and after
 	for _, r := range report.Runs {
 		if r.Wire != "nvflare" || !r.ReplicasIdentical || r.ReplicaDistance != 0 || !r.SameAsDirect || r.Accuracy <= 0 {
 			t.Errorf("%+v", r)
 		}
-		if r.AppBytes < least || r.AppBytes > most || r.WANBytes < r.AppBytes || r.WANBytes > 2*r.AppBytes {
-			t.Errorf("%s: %d bytes of the app, %d on the link, want %d to %d", r.Name, r.AppBytes, r.WANBytes, least, most)
+		if r.AppBytes < minimum || r.AppBytes > maximum || r.WANBytes < r.AppBytes || r.WANBytes > 2*r.AppBytes {
+			t.Errorf("%s: %d bytes of the app, %d on the link, want %d to %d", r.Name, r.AppBytes, r.WANBytes, minimum, maximum)
 		}
 	}
 }

@@ -24,13 +24,13 @@ func TestSynchronized(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 64-32-10 is 9,640 bytes; two workers pull it and have as much for the server at each of 4 steps, and pull it once more.
-	const least = (4*4 + 2) * 9640
+	const minimum = (4*4 + 2) * 9640
 	for _, r := range report.Runs {
 		if r.Wire != "tensorflow" || !r.ReplicasIdentical || r.ReplicaDistance != 0 || !r.SameAsDirect || r.Accuracy <= 0 {
 			t.Errorf("%+v", r)
 		}
-		if r.AppBytes < least || r.AppBytes > 2*least {
-			t.Errorf("%s: the processes have sent %d bytes, want at least %d", r.Name, r.AppBytes, least)
+		if r.AppBytes < minimum || r.AppBytes > 2*minimum {
+			t.Errorf("%s: the processes have sent %d bytes, want at least %d", r.Name, r.AppBytes, minimum)
 		}
 	}
 }

@@ -69,9 +69,9 @@ func writeMessage(w io.Writer, m any) error {
 	return err
 }
 
-// readMessage reads m, of at most most bytes.
-func readMessage(r io.Reader, m any, most int) error {
-	n, err := readLength(r, most)
+// readMessage reads m, of at most limit bytes.
+func readMessage(r io.Reader, m any, limit int) error {
+	n, err := readLength(r, limit)
 	if err != nil {
 		return err
 	}
@@ -86,14 +86,14 @@ func readMessage(r io.Reader, m any, most int) error {
 }
 
 // readLength reads a length.
-func readLength(r io.Reader, most int) (int, error) {
+func readLength(r io.Reader, limit int) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if uint64(n) > uint64(most) {
-		return 0, fmt.Errorf("a message of %d bytes, more than %d", n, most)
+	if uint64(n) > uint64(limit) {
+		return 0, fmt.Errorf("a message of %d bytes, more than %d", n, limit)
 	}
 	return int(n), nil
 }

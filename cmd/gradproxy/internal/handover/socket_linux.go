@@ -330,7 +330,7 @@ func (p *Parcel) take(slow func()) error {
 }
 
 // receive receives some descriptors, at most so many.
-func (p *Parcel) receive(most int) error {
+func (p *Parcel) receive(limit int) error {
 	var b [1]byte
 	oob := make([]byte, unix.CmsgSpace(4*perMessage))
 	n, m, flags, _, err := p.conn.ReadMsgUnix(b[:], oob)
@@ -359,8 +359,8 @@ func (p *Parcel) receive(most int) error {
 	if flags&unix.MSG_CTRUNC != 0 {
 		return errors.New("there is no room for them: raise the limit of descriptors (ulimit -n, LimitNOFILE=)")
 	}
-	if came == 0 || came > most {
-		return fmt.Errorf("%d descriptors have come where 1 to %d are due", came, most)
+	if came == 0 || came > limit {
+		return fmt.Errorf("%d descriptors have come where 1 to %d are due", came, limit)
 	}
 	return nil
 }

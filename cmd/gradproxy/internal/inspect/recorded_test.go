@@ -41,8 +41,8 @@ func TestRecordedRings(t *testing.T) {
 		_, roles = recorded(t, name, Config{Sums: parser.SumsGradients})
 		step := 4 * job.Parameters // of each phase, both directions
 		for role, bytes := range map[tensor.Role]int{tensor.Gradient: roles.Gradient, tensor.Aggregate: roles.Aggregate} {
-			if most := job.Steps * step; bytes > most || bytes < (job.Steps-2)*step*8/10 {
-				t.Errorf("%s: %d bytes are %v, want nearly all of the %d in %d steps", name, bytes, role, most, job.Steps)
+			if limit := job.Steps * step; bytes > limit || bytes < (job.Steps-2)*step*8/10 {
+				t.Errorf("%s: %d bytes are %v, want nearly all of the %d in %d steps", name, bytes, role, limit, job.Steps)
 			}
 		}
 	}

@@ -74,10 +74,10 @@ func compareTensorFlow(t *testing.T, want tensorflowTruth, r *Report, sums parse
 				t.Errorf("%s, direction %d: %d bytes, %d messages, want %d and %d", w.Client, side, got.Bytes, got.Messages, d.Bytes, sum(d.Messages))
 			}
 			var roles RoleBytes
-			most := 0 // bytes that may be called gradients
+			limit := 0 // bytes that may be called gradients
 			for _, p := range d.Payload {
 				if p.Role == "gradient" {
-					most += p.Bytes
+					limit += p.Bytes
 				}
 				switch {
 				case p.Role == "gradient" && p.Type == nil:
@@ -108,8 +108,8 @@ func compareTensorFlow(t *testing.T, want tensorflowTruth, r *Report, sums parse
 			if sums == parser.SumsProved && got.RoleBytes != roles {
 				t.Errorf("%s, direction %d: roles %+v, want %+v", w.Client, side, got.RoleBytes, roles)
 			}
-			if got.RoleBytes.Gradient > most {
-				t.Errorf("%s, direction %d: %d bytes are called gradients, of %d", w.Client, side, got.RoleBytes.Gradient, most)
+			if got.RoleBytes.Gradient > limit {
+				t.Errorf("%s, direction %d: %d bytes are called gradients, of %d", w.Client, side, got.RoleBytes.Gradient, limit)
 			}
 			named += got.RoleBytes.Gradient
 		}

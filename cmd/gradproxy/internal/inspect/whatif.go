@@ -114,14 +114,14 @@ func (t *traffic) add(from, to string, bytes int) {
 }
 
 // busiest returns the most bytes that a link carries in one direction, and sum the bytes of all.
-func (t *traffic) busiest() (most, sum int) {
+func (t *traffic) busiest() (largest, sum int) {
 	for _, n := range t.out {
-		most, sum = max(most, n), sum+n
+		largest, sum = max(largest, n), sum+n
 	}
 	for _, n := range t.in {
-		most = max(most, n)
+		largest = max(largest, n)
 	}
-	return most, sum
+	return largest, sum
 }
 
 // whatIf answers q for the connections that x has read to their ends.
@@ -152,7 +152,7 @@ func (x *inspector) whatIf(q *Question, conns []Connection) *WhatIf {
 		raw.add(to, from, conns[i].FromServer.Bytes)
 		turns = max(turns, wire.turns)
 	}
-	most, total := raw.busiest()
+	largest, total := raw.busiest()
 	fixed := len(x.bursts) * tunnelSetup
 	for _, b := range x.bursts {
 		fixed += b.count * tunnelBurst
@@ -165,7 +165,7 @@ func (x *inspector) whatIf(q *Question, conns []Connection) *WhatIf {
 		if len(w.Outcomes) > 0 && o.Bytes > 0 {
 			o.Ratio = float64(w.Outcomes[0].Bytes) / float64(o.Bytes)
 		}
-		coding := o.Coding * float64(most) / float64(max(1, total)) // of the proxy that codes most
+		coding := o.Coding * float64(largest) / float64(max(1, total)) // of the proxy that codes most
 		for _, l := range links {
 			carrying := (float64(busy)*overhead + float64(fixed)/2) * 8 / float64(l.Rate)
 			o.Seconds = append(o.Seconds, max(carrying, coding)+float64(turns)*l.RTT.Seconds()/2)

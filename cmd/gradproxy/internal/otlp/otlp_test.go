@@ -109,7 +109,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestFailuresAreBoundedAndSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		var asked, atOnce, most int
+		var asked, atOnce, largest int
 		answer := func(status int, body string) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
 		}
@@ -119,7 +119,7 @@ func TestFailuresAreBoundedAndSaidOnce(t *testing.T) {
 				asked++
 				atOnce++
 				defer func() { atOnce-- }()
-				most = max(most, atOnce)
+				largest = max(largest, atOnce)
 				switch d := time.Since(began); {
 				case d < time.Minute:
 					<-r.Context().Done()
@@ -132,8 +132,8 @@ func TestFailuresAreBoundedAndSaidOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		e.Run(ctx)
-		if took := time.Since(began); took > 3*time.Minute || most != 1 || asked > 14 {
-			t.Errorf("%d exports, %d at once, in %v", asked, most, took)
+		if took := time.Since(began); took > 3*time.Minute || largest != 1 || asked > 14 {
+			t.Errorf("%d exports, %d at once, in %v", asked, largest, took)
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "deadline exceeded") || !strings.Contains(lines[1], "are sent by OTLP again") {

@@ -196,7 +196,7 @@ func TestBudgetOfDatagrams(t *testing.T) {
 	keepLimit(t)
 	t.Setenv("GOMEMLIMIT", "")
 	plain, datagrams := BudgetOf(loadBudget(t, "")).Sum(), BudgetOf(loadBudget(t, "tunnel: {carrier: dtls}\n")).Sum()
-	if least := plain + 2*2*2*32<<20; datagrams < least { // peers, directions, carriers
+	if minimum := plain + 2*2*2*32<<20; datagrams < minimum { // peers, directions, carriers
 		t.Errorf("%s with carrier dtls, %s without", mebibytes(datagrams), mebibytes(plain))
 	}
 	c := loadBudget(t, "tunnel: {carrier: dtls}\n")

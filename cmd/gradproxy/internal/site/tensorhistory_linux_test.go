@@ -13,7 +13,7 @@ import (
 func TestTensorHistoryIsInTheBudget(t *testing.T) {
 	var h tensorHistory
 	now := time.Unix(1_000_000_000, 0)
-	most := 0
+	largest := 0
 	for round := range 3 {
 		for range tensorSlots + 2 {
 			now = now.Add(tensorStep * time.Second)
@@ -24,10 +24,10 @@ func TestTensorHistoryIsInTheBudget(t *testing.T) {
 				return list
 			})
 		}
-		most = max(most, held(&h))
+		largest = max(largest, held(&h))
 	}
-	if len(h.known) != tensorMax || most > tensorHistoryMemory || most < tensorHistoryMemory/2 {
-		t.Errorf("%d tensors take %d bytes, of which %d are counted", len(h.known), most, tensorHistoryMemory)
+	if len(h.known) != tensorMax || largest > tensorHistoryMemory || largest < tensorHistoryMemory/2 {
+		t.Errorf("%d tensors take %d bytes, of which %d are counted", len(h.known), largest, tensorHistoryMemory)
 	}
 	for _, p := range BudgetOf(loadBudget(t, "")).parts {
 		if p.name == "history" && p.bytes >= tensorHistoryMemory {

@@ -108,9 +108,9 @@ func name(t *Tensor) string {
 		what = fmt.Sprintf("#%d", t.Number)
 	}
 	text := printable(strings.Join(slices.DeleteFunc([]string{t.From, what, t.Shape}, func(s string) bool { return s == "" }), " "))
-	const most = 48
-	if len(text) > most {
-		text = append(text[:most-1], '…')
+	const limit = 48
+	if len(text) > limit {
+		text = append(text[:limit-1], '…')
 	}
 	return cmp.Or(string(text), "-")
 }

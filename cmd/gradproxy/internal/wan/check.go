@@ -167,8 +167,8 @@ func (q question) judge(a answer) string {
 	if off := duration(got.RTT) - q.rtt; a.rtt == 0 || off.Abs() > rttTolerance+time.Duration(rttFraction*float64(q.rtt))+3*spread {
 		return fmt.Sprintf("rtt %+.2f ms", milliseconds(off))
 	}
-	if least, most := binomialRange(a.sent, q.loss, lossMisses); a.sent == 0 || a.lost < least || a.lost > most {
-		return fmt.Sprintf("%d of %d lost, want %d to %d", a.lost, a.sent, least, most)
+	if minimum, maximum := binomialRange(a.sent, q.loss, lossMisses); a.sent == 0 || a.lost < minimum || a.lost > maximum {
+		return fmt.Sprintf("%d of %d lost, want %d to %d", a.lost, a.sent, minimum, maximum)
 	}
 	return ""
 }
@@ -214,7 +214,7 @@ func jitterQuartile(a, b time.Duration, n int) (quartile, spread time.Duration) 
 
 // binomialRange returns the counts of n events of probability p that chance does not leave, to either side, with a
 // probability of more than misses/2.
-func binomialRange(n int, p, misses float64) (least, most int) {
+func binomialRange(n int, p, misses float64) (minimum, maximum int) {
 	switch p {
 	case 0:
 		return 0, 0
@@ -227,14 +227,14 @@ func binomialRange(n int, p, misses float64) (least, most int) {
 		c, _ := math.Lgamma(float64(n - k + 1))
 		return math.Exp(a - b - c + float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
 	}
-	for sum := chance(0); sum <= misses/2; sum += chance(least) {
-		least++
+	for sum := chance(0); sum <= misses/2; sum += chance(minimum) {
+		minimum++
 	}
-	most = n
-	for sum := chance(n); sum <= misses/2; sum += chance(most) {
-		most--
+	maximum = n
+	for sum := chance(n); sum <= misses/2; sum += chance(maximum) {
+		maximum--
 	}
-	return least, most
+	return minimum, maximum
 }
 
 // CheckHeader is the header of a check's table, whose lines are CheckedWays.

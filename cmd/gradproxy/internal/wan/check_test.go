@@ -16,7 +16,7 @@ func TestBinomialRange(t *testing.T) {
 		n int
 		p float64
 	}{{2000, 0.01}, {2000, 0.0005}, {2000, 0.2}, {2000, 0.999}, {10, 0.5}, {1, 0.5}} {
-		least, most := binomialRange(x.n, x.p, 0.01)
+		minimum, maximum := binomialRange(x.n, x.p, 0.01)
 		// Pascal's triangle, a row an event.
 		chance := make([]float64, x.n+1)
 		chance[0] = 1
@@ -27,24 +27,24 @@ func TestBinomialRange(t *testing.T) {
 			chance[0] *= 1 - x.p
 		}
 		below, above := 0.0, 0.0
-		for k := range least {
+		for k := range minimum {
 			below += chance[k]
 		}
-		for k := most + 1; k <= x.n; k++ {
+		for k := maximum + 1; k <= x.n; k++ {
 			above += chance[k]
 		}
 		if below > 0.005 || above > 0.005 {
-			t.Errorf("n %d, p %v: %d to %d leaves %.4f and %.4f outside", x.n, x.p, least, most, below, above)
+			t.Errorf("n %d, p %v: %d to %d leaves %.4f and %.4f outside", x.n, x.p, minimum, maximum, below, above)
 		}
-		if below+chance[least] <= 0.005 || above+chance[most] <= 0.005 {
-			t.Errorf("n %d, p %v: %d to %d is wider than need be", x.n, x.p, least, most)
+		if below+chance[minimum] <= 0.005 || above+chance[maximum] <= 0.005 {
+			t.Errorf("n %d, p %v: %d to %d is wider than need be", x.n, x.p, minimum, maximum)
 		}
 	}
-	if least, most := binomialRange(2000, 0, 0.01); least != 0 || most != 0 {
-		t.Errorf("no loss: %d to %d", least, most)
+	if minimum, maximum := binomialRange(2000, 0, 0.01); minimum != 0 || maximum != 0 {
+		t.Errorf("no loss: %d to %d", minimum, maximum)
 	}
-	if least, most := binomialRange(2000, 1, 0.01); least != 2000 || most != 2000 {
-		t.Errorf("all lost: %d to %d", least, most)
+	if minimum, maximum := binomialRange(2000, 1, 0.01); minimum != 2000 || maximum != 2000 {
+		t.Errorf("all lost: %d to %d", minimum, maximum)
 	}
 }
 

@@ -158,14 +158,14 @@ func parseName(s string) (string, error) {
 // parseTopologyName reads the name of a topology, after which its namespaces and files are called.
 func parseTopologyName(s string) (string, error) { return s, nameError(s, 40) }
 
-func nameError(s string, most int) error {
+func nameError(s string, limit int) error {
 	for _, r := range s {
 		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
 			return fmt.Errorf("%q is not a name: use lower-case letters, digits and '-'", s)
 		}
 	}
-	if s == "" || len(s) > most || s[0] == '-' {
-		return fmt.Errorf("%q is not a name: use 1 to %d characters, the first a letter or digit", s, most)
+	if s == "" || len(s) > limit || s[0] == '-' {
+		return fmt.Errorf("%q is not a name: use 1 to %d characters, the first a letter or digit", s, limit)
 	}
 	return nil
 }

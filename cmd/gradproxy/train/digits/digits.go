@@ -86,13 +86,13 @@ func read(gzipped []byte) ([][Pixels + 1]uint8, error) {
 	rows := make([][Pixels + 1]uint8, len(records))
 	for i, fields := range records {
 		for j, f := range fields {
-			most := uint64(levels)
+			maximum := uint64(levels)
 			if j == Pixels {
-				most = Classes - 1
+				maximum = Classes - 1
 			}
 			v, err := strconv.ParseUint(f, 10, 8)
-			if err != nil || v > most {
-				return nil, fmt.Errorf("line %d, field %d: %q is not a number of 0 to %d", i+1, j+1, f, most)
+			if err != nil || v > maximum {
+				return nil, fmt.Errorf("line %d, field %d: %q is not a number of 0 to %d", i+1, j+1, f, maximum)
 			}
 			rows[i][j] = uint8(v)
 		}

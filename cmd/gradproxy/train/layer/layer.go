@@ -95,17 +95,17 @@ func (l *Linear) CrossEntropy(labels []uint8) (loss float64) {
 	n := float64(len(labels))
 	for j, label := range labels {
 		delta := l.Delta.Row(j)
-		most := math.Inf(-1)
+		largest := math.Inf(-1)
 		for o := range delta {
-			most = max(most, float64(l.OutT.Row(o)[j]))
+			largest = max(largest, float64(l.OutT.Row(o)[j]))
 		}
 		var total float64
 		for o := range delta {
-			total += math.Exp(float64(l.OutT.Row(o)[j]) - most)
+			total += math.Exp(float64(l.OutT.Row(o)[j]) - largest)
 		}
-		loss += (math.Log(total) + most - float64(l.OutT.Row(int(label))[j])) / n
+		loss += (math.Log(total) + largest - float64(l.OutT.Row(int(label))[j])) / n
 		for o := range delta {
-			p := math.Exp(float64(l.OutT.Row(o)[j])-most) / total
+			p := math.Exp(float64(l.OutT.Row(o)[j])-largest) / total
 			if o == int(label) {
 				p--
 			}

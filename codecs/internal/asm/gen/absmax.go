@@ -37,14 +37,14 @@ func absmaxLoop(k *kernel, tier string, sum bool) {
 	k.LEAQ(operand.Mem{Base: apart, Index: apart, Scale: 2}, apart3)
 	k.SHLQ(operand.Imm(2), step)
 	magnitude := k.splat32(vector(), 0x7fffffff)
-	var most [4]reg.VecVirtual
-	for i := range most {
-		most[i] = vector()
-		k.zero(most[i])
+	var largest [4]reg.VecVirtual
+	for i := range largest {
+		largest[i] = vector()
+		k.zero(largest[i])
 	}
 	ofX, ofE := parts{x, apart, apart3}, parts{e, apart, apart3}
 	body := func() {
-		for part := range most {
+		for part := range largest {
 			for at := 0; at < turn; at += lanes {
 				T := vector()
 				if sum {
@@ -54,7 +54,7 @@ func absmaxLoop(k *kernel, tier string, sum bool) {
 				} else {
 					k.and(ofX.at(part, 4*at), magnitude, T)
 				}
-				k.VPMAXUD(T, most[part], most[part])
+				k.VPMAXUD(T, largest[part], largest[part])
 			}
 		}
 		k.ADDQ(step, x)
@@ -66,7 +66,7 @@ func absmaxLoop(k *kernel, tier string, sum bool) {
 		k.loop(n, turn, body) // to ask for pages makes Zen 3 slower
 	} else {
 		k.aheadLoop(n, turn, 8, func(page int) {
-			for part := range most {
+			for part := range largest {
 				k.PREFETCHT1(ofX.at(part, page))
 				if sum {
 					k.PREFETCHT1(ofE.at(part, page))
@@ -75,7 +75,7 @@ func absmaxLoop(k *kernel, tier string, sum bool) {
 		}, body)
 	}
 	to := k.arg("most")
-	for part, v := range most {
+	for part, v := range largest {
 		k.storeMax(v, operand.Mem{Base: to, Disp: 4 * part})
 	}
 	k.VZEROUPPER()

@@ -60,15 +60,15 @@ func (c *converter) widenKernel() {
 func (c *converter) narrowKernel() {
 	c.begin("narrowBrain", "(dst *byte, src *float32, n int, most uint32)")
 	dst, src, n := c.arg("dst"), c.arg("src"), c.arg("n")
-	most := c.vector()
-	c.VBROADCASTSS(c.parameter("most"), most)
+	limit := c.vector()
+	c.VBROADCASTSS(c.parameter("most"), limit)
 	c.constants()
 	c.loop(n, perLoop, func() {
 		for i := 0; i < perLoop; i += 2 * c.lanes {
 			v, w := c.vector(), c.vector()
 			for j, v := range []reg.VecVirtual{v, w} {
 				c.load(operand.Mem{Base: src, Disp: 4 * (i + j*c.lanes)}, v)
-				c.clamp(v, most)
+				c.clamp(v, limit)
 				c.narrow(v)
 			}
 			to := operand.Mem{Base: dst, Disp: 2 * i}
@@ -106,24 +106,24 @@ func (c *converter) all(x uint32) operand.Op {
 	return c.splatted(x)
 }
 
-// clamp makes most of the finite magnitudes above it.
-func (c *converter) clamp(v, most reg.VecVirtual) {
+// clamp makes limit of the finite magnitudes above it.
+func (c *converter) clamp(v, limit reg.VecVirtual) {
 	a := c.vector()
 	c.and(c.all(sign-1), v, a)
 	if c.tier != "AVX2" {
 		above, finite := c.K(), c.K()
-		c.VPCMPD(operand.Imm(6), most, a, above)                      // a > most
-		c.VPCMPD(operand.Imm(1), c.all(infinity), a, above, finite)   // and a < infinity
-		c.VPTERNLOGD(operand.Imm(0xea), most, c.all(sign), finite, v) // v&sign | most
+		c.VPCMPD(operand.Imm(6), limit, a, above)                      // a > limit
+		c.VPCMPD(operand.Imm(1), c.all(infinity), a, above, finite)    // and a < infinity
+		c.VPTERNLOGD(operand.Imm(0xea), limit, c.all(sign), finite, v) // v&sign | limit
 		return
 	}
 	finite, to := c.YMM(), c.YMM()
 	c.VMOVDQU(c.all(infinity), finite)
 	c.VPCMPGTD(a, finite, finite)
-	c.VPCMPGTD(most, a, a)
+	c.VPCMPGTD(limit, a, a)
 	c.VPAND(finite, a, a)
 	c.VPAND(c.all(sign), v, to)
-	c.VPOR(most, to, to)
+	c.VPOR(limit, to, to)
 	c.VPBLENDVB(a, to, v, v)
 }
 

@@ -102,10 +102,10 @@ func riceCodes(k *kernel, tier string, thirds bool) {
 	w := newBitWriter(k, k.arg("dst"), k.arg("at"))
 	r := newRice(k, vector, thirds)
 	codes, lengths := k.AllocLocal(4*lanes), k.AllocLocal(4*lanes)
-	low, most := k.splat64(vector(), 1<<32-1), k.splat32(vector(), 32)
+	low, limit := k.splat64(vector(), 1<<32-1), k.splat32(vector(), 32)
 	k.loop(n, lanes, func() {
 		code, length := r.code(riceGap(k, vector, keys, 0, r.ones))
-		k.jumpGreater(length, most, "long")
+		k.jumpGreater(length, limit, "long")
 		// Two neighbours share 64 bits, in which the first is the lower.
 		odd, oddLength := vector(), vector()
 		k.VPSRLQ(operand.Imm(32), code, odd)
@@ -115,7 +115,7 @@ func riceCodes(k *kernel, tier string, thirds bool) {
 		k.and(low, code, code)
 		k.VPSLLVQ(oddLength, code, code)
 		k.or(odd, code, code)
-		k.jumpGreater(length, most, "pairs")
+		k.jumpGreater(length, limit, "pairs")
 		k.VPSHUFD(operand.Imm(0x4e), code, odd)
 		k.VPSHUFD(operand.Imm(0x4e), length, oddLength)
 		k.VPSLLVQ(oddLength, code, code)
@@ -147,16 +147,16 @@ func riceCodes(k *kernel, tier string, thirds bool) {
 // A riceCoder holds the registers with which the codes of a divisor are made.
 type riceCoder struct {
 	*kernel
-	vector                        func() reg.VecVirtual
-	thirds                        bool
-	j                             reg.VecVirtual // in the low 64 bits
-	one, ones, tail, most, factor reg.VecVirtual
+	vector                         func() reg.VecVirtual
+	thirds                         bool
+	j                              reg.VecVirtual // in the low 64 bits
+	one, ones, tail, limit, factor reg.VecVirtual
 }
 
 func newRice(k *kernel, vector func() reg.VecVirtual, thirds bool) riceCoder {
 	r := riceCoder{kernel: k, vector: vector, thirds: thirds, j: k.XMM(), tail: vector()}
 	k.VMOVQ(k.parameter("j"), r.j)
-	r.one, r.ones, r.most = k.splat32(vector(), 1), k.splat32(vector(), 1<<32-1), k.splat32(vector(), 33)
+	r.one, r.ones, r.limit = k.splat32(vector(), 1), k.splat32(vector(), 1<<32-1), k.splat32(vector(), 33)
 	// The bits of a code after its ones, without the second of three.
 	k.VPBROADCASTD(r.j, r.tail)
 	k.VPADDD(r.one, r.tail, r.tail)
@@ -189,7 +189,7 @@ func (r riceCoder) code(gap reg.VecVirtual) (code, length reg.VecVirtual) {
 		r.VPADDD(tail, second, second)
 		tail = second
 	}
-	r.VPMINUD(r.most, quotient, quotient)
+	r.VPMINUD(r.limit, quotient, quotient)
 	code, length = r.vector(), r.vector()
 	r.VPADDD(tail, quotient, length)
 	r.VPSLLVD(quotient, r.one, code)

@@ -117,7 +117,7 @@ func (p panel) label(c *svg.Canvas, m mark, at svg.Point, taken []svg.Rect) svg.
 	size := svg.TextSize(letters, m.label)
 	size.X *= 1.12 // the reader's font may be wider
 	var found svg.Rect
-	least := -1.0
+	smallest := -1.0
 	for ring := range 6 {
 		gap := markRadius + 2 + float64(ring)*size.Y
 		for _, d := range [...]svg.Point{
@@ -129,8 +129,8 @@ func (p panel) label(c *svg.Canvas, m mark, at svg.Point, taken []svg.Rect) svg.
 			for _, t := range taken {
 				cost += overlap(r, t)
 			}
-			if least < 0 || cost < least {
-				found, least = r, cost
+			if smallest < 0 || cost < smallest {
+				found, smallest = r, cost
 			}
 		}
 	}

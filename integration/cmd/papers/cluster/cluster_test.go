@@ -45,11 +45,11 @@ func run(t *testing.T, j cluster.Job) (cluster.Outcome, []float32) {
 
 // farthest returns the greatest distance of two weights, over the greatest weight.
 func farthest(a, b []float32) float64 {
-	most, d := 0.0, 0.0
+	largest, d := 0.0, 0.0
 	for i := range a {
-		most, d = max(most, math.Abs(float64(a[i]))), max(d, math.Abs(float64(a[i]-b[i])))
+		largest, d = max(largest, math.Abs(float64(a[i]))), max(d, math.Abs(float64(a[i]-b[i])))
 	}
-	return d / most
+	return d / largest
 }
 
 // Codecs that lose nothing change nothing, bit for bit, and a run is the same each time.
@@ -106,8 +106,8 @@ func TestTraffic(t *testing.T) {
 	j := job(2, 8)
 	j.Push = cluster.Wire{Codec: codec(t, "int8"), Feedback: true}
 	coded, _ := run(t, j)
-	if least := float64(4*(biases+weights) + 4*biases + weights); coded.Step < least || coded.Step > least+0.1*weights {
-		t.Errorf("int8 pushes: %v bytes a step, want a little over %v", coded.Step, least)
+	if minimum := float64(4*(biases+weights) + 4*biases + weights); coded.Step < minimum || coded.Step > minimum+0.1*weights {
+		t.Errorf("int8 pushes: %v bytes a step, want a little over %v", coded.Step, minimum)
 	}
 	if coded.Accuracy < 0.85 {
 		t.Errorf("int8 pushes: accuracy %v", coded.Accuracy)

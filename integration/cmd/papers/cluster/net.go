@@ -86,8 +86,8 @@ func Train(ctx context.Context, j Job) (Outcome, error) {
 
 // cosine falls from rate at 0 to a hundredth of it at 1 (3LC, section 5.2: from 0.1 to 0.001).
 func cosine(rate, at float64) float64 {
-	least := rate / 100
-	return least + (rate-least)*(1+math.Cos(math.Pi*at))/2
+	minimum := rate / 100
+	return minimum + (rate-minimum)*(1+math.Cos(math.Pi*at))/2
 }
 
 // A server has the model's parameters and the channels of each.

@@ -177,11 +177,11 @@ func TestTooLarge(t *testing.T) {
 			}
 		}
 		// The largest suited: alone it is summed, and so are 4 of 16 bits, at least.
-		most := sketchedsgd.Limit(4)
+		limit := sketchedsgd.Limit(4)
 		server := mustServer(t, p, 4)
 		for i := range 4 {
 			w := mustWorker(t, p)
-			err := server.AddSketch(i, must(w.Sketch(nil, []float32{most, -most, most, -most})))
+			err := server.AddSketch(i, must(w.Sketch(nil, []float32{limit, -limit, limit, -limit})))
 			if err != nil && !errors.Is(err, ErrOverflow) {
 				t.Error(err)
 			}

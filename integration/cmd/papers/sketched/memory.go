@@ -48,15 +48,15 @@ func newVectors(m Memory, d int) vectors {
 }
 
 // accumulate does lines 5 and 6 of Algorithm 3: u <- m·u + g, v <- v + u. Without momentum, u is g. It returns an error
-// that wraps codecs.ErrUnsuited, and changes nothing, if a magnitude would exceed most.
-func (r *vectors) accumulate(g []float32, most float32) error {
+// that wraps codecs.ErrUnsuited, and changes nothing, if a magnitude would exceed limit.
+func (r *vectors) accumulate(g []float32, limit float32) error {
 	if len(g) != len(r.v) {
 		panic(fmt.Sprintf("sketched: a gradient of %d values for a worker of %d", len(g), len(r.v)))
 	}
 	for i, x := range g {
 		u, v := r.next(i, x)
-		if !(math.Abs(float64(u)) <= float64(most) && math.Abs(float64(v)) <= float64(most)) {
-			return fmt.Errorf("%w: sketched: value %d is %v, and %v with what was kept; sums may overflow from %v on", codecs.ErrUnsuited, i, x, v, most)
+		if !(math.Abs(float64(u)) <= float64(limit) && math.Abs(float64(v)) <= float64(limit)) {
+			return fmt.Errorf("%w: sketched: value %d is %v, and %v with what was kept; sums may overflow from %v on", codecs.ErrUnsuited, i, x, v, limit)
 		}
 	}
 	for i, x := range g {

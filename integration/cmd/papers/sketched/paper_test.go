@@ -92,7 +92,7 @@ func TestUpdateIsExact(t *testing.T) {
 			sums = append(sums, want[i])
 		}
 		slices.SortFunc(sums, func(a, b float32) int { return int(math.Abs(float64(b)) - math.Abs(float64(a))) })
-		least := float32(math.Abs(float64(sums[min(k, len(sums))-1])))
+		threshold := float32(math.Abs(float64(sums[min(k, len(sums))-1])))
 		update := make([]float32, d)
 		for _, w := range all {
 			if n, err := w.Update(update, last); err != nil || n != workers {
@@ -102,8 +102,8 @@ func TestUpdateIsExact(t *testing.T) {
 			for i, v := range update {
 				if v != 0 {
 					updated++
-					if v != want[i] || float32(math.Abs(float64(v))) < least {
-						t.Fatalf("%v: coordinate %d is updated by %v; its sum is %v, the k-th largest %v", pick, i, v, want[i], least)
+					if v != want[i] || float32(math.Abs(float64(v))) < threshold {
+						t.Fatalf("%v: coordinate %d is updated by %v; its sum is %v, the k-th largest %v", pick, i, v, want[i], threshold)
 					}
 				}
 			}

@@ -36,11 +36,11 @@ func best(f *inspect.WhatIf, o inspect.Outcome) bool {
 
 // part returns the bytes of o on links, in percent of the most that a policy has.
 func part(f *inspect.WhatIf, o inspect.Outcome) float64 {
-	most := 1.0
+	largest := 1.0
 	for _, other := range f.Outcomes {
-		most = max(most, float64(other.Bytes))
+		largest = max(largest, float64(other.Bytes))
 	}
-	return 100 * float64(o.Bytes) / most
+	return 100 * float64(o.Bytes) / largest
 }
 
 // Write writes the page of a report that has a WhatIf. title names the capture.
