@@ -26,8 +26,8 @@ const maxVague = 2
 var vague = regexp.MustCompile(`(?i)\b(what|who|those)\b`)
 
 // TestWords looks at the words of each package: names of functions, methods, types, variables and constants of the package, and of exported
-// fields, must not contain a word that docs/glossary.md has in its column "not", except in tests; and comments, in tests as well, must name the
-// things that they speak of. For one package:
+// fields, must not contain a word that docs/glossary.md has in its column "not", except in tests; nothing, not even a local variable of a test,
+// is called most or least; and comments, in tests as well, must name the things that they speak of. For one package:
 //
 //	go test ./integration -v -run 'TestWords/proxy/tunnel'
 func TestWords(t *testing.T) {
@@ -41,6 +41,9 @@ func TestWords(t *testing.T) {
 						t.Errorf("%s: %s has %q in its name: docs/glossary.md says %s", name.where, name.text, b.text, b.instead)
 					}
 				}
+			}
+			for _, name := range prose.bounds {
+				t.Errorf("%s: %s: docs/glossary.md says limit, minimum or maximum; a value that was seen is the largest or the smallest", name.where, name.text)
 			}
 			prose.check(t.Errorf)
 		})
@@ -119,9 +122,10 @@ func TestCountingWords(t *testing.T) {
 
 // prose is the text of a package's comments or of a page, counted, and the names that a package declares.
 type prose struct {
-	words int
-	vague []found // each vague word with its line
-	names []found
+	words  int
+	vague  []found // each vague word with its line
+	names  []found
+	bounds []found // most and least, wherever an identifier is one of them
 }
 
 // found is a word or a line and its place, as FILE:LINE.
@@ -277,12 +281,14 @@ func (p *prose) readGo(path string, text []byte) error {
 			p.addComment(path, positions.Position(comment.Pos()).Line, comment.Text)
 		}
 	}
+	at := func(id *ast.Ident) found {
+		return found{fmt.Sprintf("%s:%d", path, positions.Position(id.Pos()).Line), id.Name}
+	}
+	p.bounds = append(p.bounds, boundsOf(file, at)...)
 	if strings.HasSuffix(path, "_test.go") {
 		return nil
 	}
-	name := func(id *ast.Ident) {
-		p.names = append(p.names, found{fmt.Sprintf("%s:%d", path, positions.Position(id.Pos()).Line), id.Name})
-	}
+	name := func(id *ast.Ident) { p.names = append(p.names, at(id)) }
 	p.names = append(p.names, found{path, file.Name.Name})
 	for _, decl := range file.Decls {
 		switch decl := decl.(type) {
@@ -321,6 +327,17 @@ func (p *prose) readGo(path string, text []byte) error {
 		return true
 	})
 	return nil
+}
+
+// boundsOf returns the identifiers of a file that are called most or least. at says where one stands.
+func boundsOf(file *ast.File, at func(*ast.Ident) found) (bounds []found) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && (id.Name == "most" || id.Name == "least") {
+			bounds = append(bounds, at(id))
+		}
+		return true
+	})
+	return bounds
 }
 
 // cComment matches a comment of C, or a string, in which there is none.

@@ -225,14 +225,14 @@ func TestQueueAgainstItsPackets(t *testing.T) {
 				if ok && at < last {
 					t.Fatalf("packet %d leaves at %d, before the one ahead at %d", i, at, last)
 				}
-				most, least := holds(inside, before), holds(inside, after)
+				largest, smallest := holds(inside, before), holds(inside, after)
 				slack := new(big.Rat).SetInt64(1) // times are whole nanoseconds: less than a byte at these rates
 				room := new(big.Rat).SetInt64(queue - int64(size))
-				if !ok && new(big.Rat).Add(most, slack).Cmp(room) <= 0 {
-					t.Fatalf("packet %d, of %d bytes, is dropped by a queue that holds %s of %d", i, size, most.FloatString(3), queue)
+				if !ok && new(big.Rat).Add(largest, slack).Cmp(room) <= 0 {
+					t.Fatalf("packet %d, of %d bytes, is dropped by a queue that holds %s of %d", i, size, largest.FloatString(3), queue)
 				}
-				if ok && new(big.Rat).Sub(least, slack).Cmp(room) > 0 {
-					t.Fatalf("packet %d, of %d bytes, is taken by a queue that holds %s of %d", i, size, least.FloatString(3), queue)
+				if ok && new(big.Rat).Sub(smallest, slack).Cmp(room) > 0 {
+					t.Fatalf("packet %d, of %d bytes, is taken by a queue that holds %s of %d", i, size, smallest.FloatString(3), queue)
 				}
 				if !ok {
 					dropped++

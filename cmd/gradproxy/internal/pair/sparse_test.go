@@ -40,7 +40,7 @@ type pusher struct {
 // whether it is restored, within a rounding.
 type method struct {
 	as         func(value, restored, rounding float64) bool
-	some, most bool // of the values are dropped: some, most, or none
+	some, many bool // of the values are dropped: some, more than half, or none
 	owes       bool // dropped values come later
 }
 
@@ -169,8 +169,8 @@ func (x *pusher) checkValues(keys []uint64, values []float32, vals []byte) {
 func (x *pusher) checkDropped() {
 	x.t.Helper()
 	x.t.Logf("%d values were dropped, %d restored", x.dropped, x.restored)
-	if m := x.method; m.some != (x.dropped > 0) || m.most != (x.dropped > x.restored) || x.restored == 0 {
-		x.t.Errorf("%d values were dropped and %d restored; some should be dropped: %v; most: %v", x.dropped, x.restored, m.some, m.most)
+	if m := x.method; m.some != (x.dropped > 0) || m.many != (x.dropped > x.restored) || x.restored == 0 {
+		x.t.Errorf("%d values were dropped and %d restored; some should be dropped: %v; more than half: %v", x.dropped, x.restored, m.some, m.many)
 	}
 }
 
