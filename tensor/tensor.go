@@ -67,7 +67,7 @@ type Proof uint8
 const (
 	ByUser   Proof = iota // the user's word, and how messages repeat: the content must earn trust before the tensor loses anything
 	ByWire                // the messages that the app sends: a gradient's content is trusted at first, and checked
-	ByUpdate              // servers, which were given an optimizer and apply it to the tensor: a content check is not needed
+	ByUpdate              // servers, which apply the tensor to their weights by an optimizer that they were given, or as a difference that the app announces: a content check is not needed
 	ByCall                // the app's process, which was seen to call the collective: a content check is not needed
 )
 

@@ -24,7 +24,7 @@ type content struct {
 	itemAt  int  // where the file begins in the stream
 	found   bool // its arrays are known
 
-	// What the content has told so far.
+	// The statements of the content so far.
 	announced announcement
 	kind      string // of the DXO
 	processed bool   // by a filter

@@ -27,8 +27,8 @@
 // opaque. So that they cross once, all tensors that lose nothing are said to repeat; and of a frame that comes before the bytes which would tell its content, all bytes are. Over gRPC the elements of a frame that must not change, or are state in a ZIP file, are several tensors, of 64 KiB each. Tensors have a Base: the same for all clients that are sent a model and for the weights that clients send, so that each is predicted by the other; for other arrays from a
 // client it is the client's own.
 //
-//   - Floats are a [tensor.Gradient] if a client has announced them in submit_update with the kind WEIGHT_DIFF, and [tensor.State] if
-//     the kind is WEIGHTS. A frame that comes again is Exact: the receiver drops it, so that it must not count for error feedback.
+//   - Floats are a [tensor.Gradient] if a client has announced them in submit_update with the kind WEIGHT_DIFF, which the server adds to its weights ([tensor.ByUpdate]), and
+//     [tensor.State] if the kind is WEIGHTS. A frame that comes again is Exact: the receiver drops it, so that it must not count for error feedback.
 //   - Arrays in ZIP files have CRC32 set, since their reader compares it: a wrong one makes a client ask for its task again, without end.
 //   - Everything else is Exact, such as other kinds, content that a filter has processed, and files that were not announced.
 //

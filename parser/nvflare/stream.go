@@ -260,7 +260,9 @@ func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
 		CRC32: r.kind == npy.Zip,
 	}
 	if r.mayLose() && !p.again {
-		t.Role = x.announced.role
+		if t.Role = x.announced.role; t.Role == tensor.Gradient {
+			t.Proof = tensor.ByUpdate // the server adds a WEIGHT_DIFF to its weights
+		}
 	}
 	return t
 }
