@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Flows returns the connections that were turned, as many of the latest as the kernel's table has room for (65,536), in no
+// Flows returns the redirected connections, as many of the latest as the kernel's table has room for (65,536), in no
 // order. After Close there is an error.
 func (h *Hooks) Flows() ([]Flow, error) {
 	now, err := monotonic()
@@ -37,7 +37,7 @@ func (h *Hooks) Flows() ([]Flow, error) {
 	return all, nil
 }
 
-// Total returns the sum over all connections that were turned. After Close there is an error.
+// Total returns the sum over all redirected connections. After Close there is an error.
 func (h *Hooks) Total() (Total, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

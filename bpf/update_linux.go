@@ -53,7 +53,7 @@ func (h *Hooks) Refresh() error {
 		return fmt.Errorf("bpf: %s: beat: %w", h.config.forceless(), err)
 	}
 	if err := h.fill(); err != nil {
-		return fmt.Errorf("bpf: addresses and routes not brought up to date, those of before stay in force: %w", err)
+		return fmt.Errorf("bpf: addresses and routes not brought up to date, the former ones stay in force: %w", err)
 	}
 	return nil
 }

@@ -76,12 +76,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sent: map[sentKey]sentCounters{}, got: map[gotKey]prometheus.Counter{},
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gradproxy_connections",
 			Help: "Connections of apps that are carried now, by peer and by the end that sent SYN."}, []string{"peer", "client"}),
-		opened:    counter("opens_total", "Connections that apps asked for, by peer and by what became of them.", "peer", "result"),
+		opened:    counter("opens_total", "Connections that apps asked for, by peer and by result.", "peer", "result"),
 		ended:     counter("connections_ended_total", "Connections that ended, by peer and by how.", "peer", "how"),
-		raw:       counter("raw_bytes_total", "Bytes that apps sent to peers, by job, by how they travelled and what they meant.", "peer", "training_job", "codec", "role"),
-		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for them; gradproxy_peer_network_sent_bytes_total has those of the link.", "peer", "training_job", "codec", "role"),
+		raw:       counter("raw_bytes_total", "Bytes that apps sent to peers, by job, by the codec under which they travelled and by role.", "peer", "training_job", "codec", "role"),
+		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for the bytes of gradproxy_raw_bytes_total; gradproxy_peer_network_sent_bytes_total has the bytes on the link.", "peer", "training_job", "codec", "role"),
 		delivered: counter("delivered_bytes_total", "Bytes that were delivered to apps, by peer and job.", "peer", "training_job"),
-		refused:   counter("dials_refused_total", "Dials for peers that servers refused, each of those that were repeated counted.", "peer"),
+		refused:   counter("dials_refused_total", "Dials for peers that servers refused; each repetition of a dial counts.", "peer"),
 		encode:    histogram("encode_seconds", "Time to encode one block."),
 		decode:    histogram("decode_seconds", "Time to decode one block."),
 		began:     counter("tensor_values_total", "Values of tensors that apps sent, by role and by the evidence for it.", "role", "evidence"),
@@ -89,7 +89,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		doubted:   counter("jobs_doubted_total", "Jobs that lose nothing more until they connect anew, since one of their sums was found to be no gradient, by reason.", "reason"),
 		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
 	}
-	m.spent = counter("parsers_spent_total", "Connections that travel verbatim since they cost their parsers too much, by peer and by what they cost: time or memory.", "peer", "of")
+	m.spent = counter("parsers_spent_total", "Connections that travel verbatim since their parsers took too much, by peer and by resource: time or memory.", "peer", "of")
 	m.drifted = counter("jobs_drifted_total", "Times that weights which peers hold were found to drift from the app's own, so that a job's weights travel exactly for a while.", "training_job")
 	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, as a difference to the last one (difference) or to the peer's (reverse), referred to again, evicted.", "how")
 	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",

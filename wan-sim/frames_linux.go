@@ -2,8 +2,8 @@ package wansim
 
 import "time"
 
-// A frameQueue holds frames in order, each with its time of arrival. Frames are read from the kernel straight into the
-// slabs they wait in, which are reused: the link makes no garbage.
+// A frameQueue holds frames in order, each with its time of arrival. The slab into which the kernel
+// writes a frame is where it waits. Slabs are reused: the link makes no garbage.
 type frameQueue struct {
 	frames []frame // frames[head:] wait
 	head   int

@@ -151,7 +151,7 @@ func (p *Probes) sweep(now time.Time) (living []*Process, unused []*library) {
 func mapped(pid int) (string, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
-		return "", fmt.Errorf("probe: what it has mapped cannot be read: %w", err)
+		return "", fmt.Errorf("probe: the process's memory map cannot be read: %w", err)
 	}
 	defer f.Close()
 	var paths []string
@@ -167,7 +167,7 @@ func mapped(pid int) (string, error) {
 	}
 	switch {
 	case lines.Err() != nil:
-		return "", fmt.Errorf("probe: what it has mapped cannot be read: %w", lines.Err())
+		return "", fmt.Errorf("probe: the process's memory map cannot be read: %w", lines.Err())
 	case len(paths) == 0:
 		return "", errors.New("probe: it has mapped no libtorch_cpu.so: its collectives are not PyTorch's, or are linked statically")
 	case len(paths) > 1:

@@ -329,7 +329,7 @@ files; what is left out stays, and follows the link's trace. NAME may be left ou
 		},
 	}
 	flags.add(c)
-	c.Flags().BoolVar(&reset, "reset", false, "take all orders for the link back, also those of wan cut")
+	c.Flags().BoolVar(&reset, "reset", false, "take all orders for the link back, also the orders of wan cut")
 	return c
 }
 
@@ -361,7 +361,7 @@ func wanDownCommand(dir *string) *cobra.Command {
 			}
 			if last == nil {
 				return show(c.OutOrStdout(), map[string]any{"name": state.Plan.Name, "links": []any{}},
-					state.Plan.Name+": its process had died; what it left is removed\n", asJSON)
+					state.Plan.Name+": its process had died; its namespaces and rules are removed\n", asJSON)
 			}
 			return show(c.OutOrStdout(), last, last.String(), asJSON)
 		},

@@ -154,7 +154,7 @@ func (u *unfused) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 		return dst, err
 	}
 	if err := u.dec.Decode(y, out[len(dst):]); err != nil {
-		panic(fmt.Sprintf("feedback: the codec does not decode what it encoded: %v", err))
+		panic(fmt.Sprintf("feedback: the codec does not decode its own encoding: %v", err))
 	}
 	tensor.Round(y, d)
 	arith.Sub(residual, T, y)

@@ -64,7 +64,7 @@ func appendElias(dst []byte, levels []int8) []byte {
 	return w.Bytes()
 }
 
-var errElias = errors.New("its gaps and levels are not those of so many values")
+var errElias = errors.New("its gaps and levels do not fit the number of values")
 
 // readElias sets levels from the code with which src begins, and returns the rest of src.
 func readElias(levels []int8, src []byte, s int) (rest []byte, err error) {

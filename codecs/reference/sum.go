@@ -61,7 +61,7 @@ func (e *sumEncoder) encode(dst, src, delivered []byte) ([]byte, error) {
 		return out, err
 	}
 	if err := e.dec.Decode(d, out[len(head):]); err != nil {
-		panic(fmt.Sprintf("reference: the codec does not decode what it encoded: %v", err))
+		panic(fmt.Sprintf("reference: the codec does not decode its own encoding: %v", err))
 	}
 	add(delivered, held.bytes, d, e.dtype)
 	return out, nil

@@ -79,7 +79,7 @@ func (m method) decodeBlock(w *work, y []float32, src []byte) (used int, err err
 	switch form {
 	case formMap:
 		if !w.readCoded(&in, w.class, l.classes()) {
-			return 0, corrupt("its groups are not those of %d values", len(y))
+			return 0, corrupt("its groups do not fit %d values", len(y))
 		}
 	case formJoint, formJointZeros:
 		for i := range w.class {
@@ -93,7 +93,7 @@ func (m method) decodeBlock(w *work, y []float32, src []byte) (used int, err err
 	}
 	n, ok := in.Close()
 	if !ok {
-		return 0, corrupt("its bits do not end with those of its cells")
+		return 0, corrupt("its bits do not end where its cells end")
 	}
 	return used + n, w.query(y)
 }

@@ -137,7 +137,7 @@ func (d decoder) Decode(dst []float32, src []byte) error {
 			used, ok = unpack(dst[from:to], body, M)
 		}
 		if !ok {
-			return fmt.Errorf("%w: 3lc: its runs are not those of values %d to %d", codecs.ErrCorrupt, from, to-1)
+			return fmt.Errorf("%w: 3lc: its runs do not fit values %d to %d", codecs.ErrCorrupt, from, to-1)
 		}
 		src = src[scaleLen+used:]
 	}

@@ -24,7 +24,7 @@ func (c *counted) byCall(v *tensor.Tensor, e *observedReduce, k int) {
 		v.Role, v.DType, v.Why = r.role(true)
 		v.Key = mix.Words(c.seed, keyOfCall, uint64(x.bucket.number), uint64(x.ring.size), uint64(k))
 		v.Proof = tensor.ByCall
-		if v.Role == tensor.Gradient { // a sum's residual is owed to its receivers, and a later group may have other receivers
+		if v.Role == tensor.Gradient { // a sum's residual belongs to its receivers, and a later group may have other receivers
 			v.Origin = c.origin(x, k)
 		}
 		x.loss = x.loss || v.Role == tensor.Gradient || v.Role == tensor.Aggregate

@@ -3,7 +3,7 @@ package gloo
 // FSDP's steps may have a sum of something else now and then: statistics every hundred steps. Such an extra all-reduce is left out where steps are
 // learnt, or the sequence would be a hundred steps long.
 //
-// A step of several equal layers with something after them has the same all-reduces. If its layers passed for one tensor, one layer would pay another one's residual. But
+// A step of several equal layers with something after them has the same all-reduces. If its layers passed for one tensor, the residual of one layer would be added to another one. But
 // FSDP gathers all weights in each step, and tags count all collectives, of which at least as many must be others as there are all-reduces.
 // Gathers before the first layer, or of the last one's weights, have tags too. So an all-reduce is extra if the two around it are as far apart by their
 // tags as the same two in another step, apart from the extra itself, and no two of a step are as far apart: between steps FSDP gathers the weights of the whole model, and so

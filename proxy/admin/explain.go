@@ -83,7 +83,7 @@ func unproved(t *proxy.TensorInfo, e Explanation) Explanation {
 		e.Change = "If every sum of the job is one of gradients, say so."
 		e.YAML = job(t, "sums: gradients")
 	case t.Reason == "role unproved":
-		e.Change = "Start the job after the proxies, so that they see its first messages, which tell the roles of what follows."
+		e.Change = "Start the job after the proxies, so that they see its first messages, which tell the roles of later ones."
 	}
 	return e
 }

@@ -22,7 +22,7 @@ func Listen(address string) (net.Listener, error) {
 	l, err := lc.Listen(context.Background(), "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("admin: listen %s: the port is in use: stop what holds it (ss -ltnp), or set admin to another, or to off", address)
+		return nil, fmt.Errorf("admin: listen %s: the port is in use: stop the program that holds it (ss -ltnp shows it), or set admin to another, or to off", address)
 	case err != nil:
 		return nil, fmt.Errorf("admin: %w: correct admin in the configuration, or set it to off", err)
 	}

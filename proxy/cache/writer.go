@@ -191,7 +191,7 @@ func (w *writer) makeRoom(need int64, spared *writerSlot) bool {
 		w.drop(slot.latest)
 		w.config.Metrics.SharedValue("evicted")
 		w.crowded.Do(func() {
-			w.config.Log.Warn("there is no room for all values that are shared: those used least recently are sent whole again; raise references, at both sites", "peer", w.name, "room", w.room)
+			w.config.Log.Warn("there is no room for all shared values: the least recently used ones are sent whole again; raise references, at both sites", "peer", w.name, "room", w.room)
 		})
 		if fits() {
 			return true

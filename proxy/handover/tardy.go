@@ -52,5 +52,5 @@ func (h *HandingOver) failed(ctx context.Context, err error) error {
 	if len(names) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w (it waited for %s: try again, or set upgrade.late: reset in the new process's configuration, and what keeps it waiting is reset)", err, strings.Join(names, ", "))
+	return fmt.Errorf("%w (it waited for %s: try again, or set upgrade.late: reset in the new process's configuration, and the connections that keep it waiting are reset)", err, strings.Join(names, ", "))
 }

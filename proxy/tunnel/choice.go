@@ -126,7 +126,7 @@ func (c *choice) overDatagrams(now time.Time, mean float64) {
 		c.postpone(now, choiceAgain)
 		c.use(now, false, "throttled", "datagrams carry only %s now, TLS carried %s", megabits(mean), megabits(c.tls))
 	case now.Sub(c.since) >= choiceReview:
-		c.use(now, false, "review", "review after %v: what does TLS carry now", choiceReview)
+		c.use(now, false, "review", "review after %v: measure the rate of TLS again", choiceReview)
 	}
 }
 

@@ -70,7 +70,7 @@ func (c *cutter) tensor(t tensor.Tensor, buf []byte, from *memory.Buffer) error 
 	return nil
 }
 
-// inPlace takes n bytes of t that have been read straight into its block.
+// inPlace takes n bytes of t that a direct read has put into its block.
 func (c *cutter) inPlace(t tensor.Tensor, n int) error {
 	x := c.direct.cut
 	c.direct.follow(x, t, n)

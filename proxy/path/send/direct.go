@@ -2,7 +2,7 @@ package send
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// A direct is a sender's expectation of the next bytes. Bytes of large tensors are read straight to where their blocks' encoders want
+// A direct is a sender's expectation of the next bytes. Direct reads put the bytes of large tensors where their blocks' encoders want
 // them: a copy costs as much as some encoders do. That the next bytes belong to the tensor whose bytes came last is likely, and not
 // known; the parser is asked about them as about all others, and where they are something else they are moved. The zero direct expects
 // nothing.
@@ -15,10 +15,10 @@ type direct struct {
 }
 
 const (
-	// directFrom is how many bytes must have come side by side for more to be expected, and the least of a block that is worth it.
+	// directFrom is how many bytes must have come side by side for more to be expected, and the minimum of a block that is worth a direct read.
 	// Frames of HTTP/2, between which other bytes stand, are shorter.
 	directFrom = 64 << 10
-	// directMax is the most bytes of a block that are read at a time.
+	// directMax is the maximum that a direct read takes at a time.
 	directMax = 1 << 20
 )
 
@@ -50,7 +50,7 @@ func (s *direct) expects() bool {
 	return s.cut != nil && (s.large || s.side >= directFrom) && s.cut.want >= directFrom && !s.cut.t.Index()
 }
 
-// isNext reports whether a segment that was read straight into a block is of that block.
+// isNext reports whether a segment that a direct read has put into a block is of that block.
 func (s *direct) isNext(t tensor.Tensor) bool {
 	return t.Size != 0 && s.cut.continues(t)
 }

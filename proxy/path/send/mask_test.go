@@ -58,7 +58,7 @@ func TestMaskedElements(t *testing.T) {
 	}
 }
 
-// Bytes of a large tensor that are read straight into its block arrive masked as they were.
+// Bytes of a large tensor that direct reads put into its block arrive masked as they were.
 func TestMaskedDirectReads(t *testing.T) {
 	const size = 1 << 20
 	s := newTestSender(t, pathtest.Toy{Mask: tensor.Mask{1, 2, 3, 4}}, policy.Rule{Codec: "wide"})

@@ -3,7 +3,7 @@
 //
 //	app ─▶ read ─▶ classify ─▶ cut ─▶ choose ─▶ encode ─▶ emit ─▶ tunnel
 //
-//	read      the app's bytes, where they are likely to belong to a block straight into it, and how long a block waits for its rest
+//	read      the app's bytes, by a direct read where they are likely to belong to a block, and how long a block waits for its rest
 //	classify  asks the parser whose bytes they are
 //	cut       tensors into blocks at fixed offsets; the bytes between blocks that wait form a group with them
 //	choose    how a value and each of its blocks travel: policy, content check, residuals, value cache; no other stage imports their packages

@@ -18,7 +18,7 @@ func TestLive(t *testing.T) {
 		"references":       {no, []string{"site: tokyo", "site: tokyo\nreferences: 0"}, "paris.yaml: references: of use to nobody with tokyo"},
 		"times differ":     {no, []string{"site: tokyo", "site: tokyo\nrefused_retry: 5s"}, "paris.yaml: refused_retry: 30s here, 5s at tokyo"},
 		"resume":           {no, []string{"site: tokyo", "site: tokyo\ntunnel: {resume: 1m}"}, "tunnel.resume: 10m0s here, 1m0s at tokyo"},
-		"padding":          {no, []string{"site: tokyo", "site: tokyo\ntunnel: {pad: 16KiB}"}, "tunnel.pad: only tokyo pads: what paris sends shows its sizes"},
+		"padding":          {no, []string{"site: tokyo", "site: tokyo\ntunnel: {pad: 16KiB}"}, "tunnel.pad: only tokyo pads: the packets of paris show the sizes of its messages"},
 		"job missing":      {no, []string{"jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 2}]\n", ""}, "tokyo has no job resnet"},
 		"job missing here": {[]string{"jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 2}]\n", ""}, no, "the running proxy of tokyo: jobs[0]: paris has no job resnet"},
 		"job otherwise":    {no, []string{"ranks: 2", "ranks: 3"}, "paris.yaml:6: jobs[0]: tokyo describes job resnet otherwise in its running proxy"},

@@ -87,7 +87,7 @@ func (m *mirror) compare(first bool) {
 		return
 	case m.there == nil && m.back == nil:
 		if first {
-			m.warnf(m.a.lines["peers"], "peers", "%s (%s) is not among them, nor is %s among those of %s: nothing crosses between them", m.b.Site, m.b.File, m.a.Site, m.b.Site)
+			m.warnf(m.a.lines["peers"], "peers", "%s (%s) is not among them, nor is %s among the peers of %s: nothing crosses between them", m.b.Site, m.b.File, m.a.Site, m.b.Site)
 		}
 		return
 	case m.there == nil:
@@ -208,7 +208,7 @@ func (m *mirror) keys(first bool) {
 		if m.a.Tunnel.Pad == 0 {
 			pads, other = m.b, m.a
 		}
-		m.warnf(m.a.Tunnel.line, "tunnel.pad", "only %s pads: what %s sends shows its sizes; set it at both sites", pads.Site, other.Site)
+		m.warnf(m.a.Tunnel.line, "tunnel.pad", "only %s pads: the packets of %s show the sizes of its messages; set it at both sites", pads.Site, other.Site)
 	}
 	if m.a.RefusedRetry != m.b.RefusedRetry {
 		m.warnf(m.a.lines["refused_retry"], "refused_retry", "%v here, %v at %s: set the same time at all sites", m.a.RefusedRetry, m.b.RefusedRetry, m.b.Site)

@@ -197,7 +197,7 @@ func checkCode(code string) error {
 	}
 	gradients, rest, err := all.Pair(code)
 	if err != nil {
-		return errors.New("want lossless, CODEC, or CODEC+CODEC for gradients and what becomes of them")
+		return errors.New("want lossless, CODEC, or CODEC+CODEC for gradients and for the values made of them")
 	}
 	if err = checkCodec(gradients); err == nil && rest != "" {
 		err = checkCodec(rest)

@@ -111,7 +111,7 @@ func (r Run) purpose() string {
 		case "nvflare":
 			return r.throughAverage()
 		case "flower":
-			return "models travel as differences to those that the other side holds, which may lose detail, and once for both hospitals: both must end with the same weights"
+			return "models travel as differences to models that the other side holds, which may lose detail, and once for both hospitals: both must end with the same weights"
 		}
 		if r.NoFeedback {
 			return "gradients may lose detail on their way by a method that is right on average; their sums arrive exactly, so both processes must end with the same weights"
@@ -128,7 +128,7 @@ func (r Run) throughServer() string {
 		to = "gradients may lose detail on their way to the server, which later steps make up for"
 	}
 	if lossy(r.State) {
-		back = "weights come back as differences to those that the processes hold, which may lose detail too"
+		back = "weights come back as differences to weights that the processes hold, which may lose detail too"
 	}
 	return to + "; " + back + ": both processes must end with the same weights"
 }
@@ -140,7 +140,7 @@ func (r Run) throughAverage() string {
 		to = "changes of the weights may lose detail on their way to the server, which later rounds make up for"
 	}
 	if lossy(r.State) {
-		back = "models come back as differences to those that the hospitals hold, which may lose detail, once for both"
+		back = "models come back as differences to models that the hospitals hold, which may lose detail, once for both"
 	}
 	return to + "; " + back + ": both must end with the same weights"
 }

@@ -36,8 +36,8 @@ const (
 
 // The price of late answers, in the words of the log.
 const (
-	quickCost = "values whose calls are not known travel exactly, also those of jobs with sums: gradients"
-	slowCost  = "nothing is proved for connections whose process is not found yet, and their sums travel exactly, but for those of jobs with sums: gradients"
+	quickCost = "values whose calls are not known travel exactly, in jobs with sums: gradients as well"
+	slowCost  = "nothing is proved for connections whose process is not found yet, and their sums travel exactly, except in jobs with sums: gradients"
 )
 
 // Start starts a prober with the rights that this process has now. lost is called once if the prober ends before Close, with the reason.

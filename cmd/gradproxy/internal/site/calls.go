@@ -145,7 +145,7 @@ func (p *probed) begin() {
 	var err error
 	p.prober, err = prober.Start(p.log, func(err error) {
 		p.ended.Set(1)
-		p.log.Error("the process that probes has ended, and only a restart brings another: nothing is proved any more, and sums travel exactly, but for those of jobs with sums: gradients", "err", err)
+		p.log.Error("the process that probes has ended, and only a restart brings another: nothing is proved any more, and sums travel exactly, except in jobs with sums: gradients", "err", err)
 	})
 	if err != nil {
 		p.log.Error("the process that probes cannot be started", "err", err)
@@ -177,7 +177,7 @@ func (p *probed) open() error {
 			return errUnloaded
 		}
 		if err != nil {
-			p.log.Warn("the collectives of jobs are not seen: their sums travel exactly, but for those of jobs with sums: gradients", "err", err)
+			p.log.Warn("the collectives of jobs are not seen: their sums travel exactly, except in jobs with sums: gradients", "err", err)
 		} else {
 			p.start(p.watch)
 		}

@@ -26,7 +26,7 @@ func newCounts(reg prometheus.Registerer, version string) *counts {
 		loaded: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_config_last_reload_ok",
 			Help: "1 if the configuration file was good when it was last read; 0: an older one is in force."}),
 		refreshes: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_intercept_refresh_failures_total",
-			Help: "Refreshes of the interception that failed; the log says what follows."}),
+			Help: "Refreshes of the interception that failed; the log names the consequence."}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gradproxy_sessions_lost_total",
 			Help: "Sessions with peers that ended with their streams reset."}, []string{"peer"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gradproxy_carrier_failures_total",

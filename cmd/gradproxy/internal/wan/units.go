@@ -200,7 +200,7 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	case p != p.Masked():
 		return netip.Prefix{}, fmt.Errorf("%q has bits behind /%d: write %s", s, p.Bits(), p.Masked())
 	case slices.ContainsFunc(noSites[:], p.Overlaps):
-		return netip.Prefix{}, fmt.Errorf("%q holds addresses that no site can have, as those of loopback or multicast: write it as 10.2.0.0/16 or 2001:db8:2::/48", s)
+		return netip.Prefix{}, fmt.Errorf("%q holds addresses that no site can have, such as loopback or multicast addresses: write it as 10.2.0.0/16 or 2001:db8:2::/48", s)
 	case p.Addr().BitLen()-p.Bits() < 2:
 		return netip.Prefix{}, fmt.Errorf("%q has no room for a host: write /%d or shorter", s, p.Addr().BitLen()-2)
 	}
