@@ -143,7 +143,7 @@ func (v *Values) Decode(values []float32, src []byte) (used int, err error) {
 	}
 	used, ok := r.Close()
 	if !ok {
-		return 0, fmt.Errorf("%w: fastsgd: its bits do not end where the codes of %d values end", codecs.ErrCorrupt, len(values))
+		return 0, fmt.Errorf("%w: fastsgd: its codes do not end after %d values", codecs.ErrCorrupt, len(values))
 	}
 	return sumLen + used, nil
 }

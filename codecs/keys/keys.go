@@ -106,7 +106,7 @@ func errDescent(c Coding, i int) error {
 
 // errEnd is the error of bits that end too early or not with zeros.
 func errEnd(c Coding, n int) error {
-	return corrupt(c, "its bits do not end where the codes of %d keys end", n)
+	return corrupt(c, "its bits do not end after %d keys", n)
 }
 
 // BitsPerKey returns the bits that c takes for each of keys, everything counted; 0 without keys.

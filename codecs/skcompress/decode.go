@@ -93,7 +93,7 @@ func (m method) decodeBlock(w *work, y []float32, src []byte) (used int, err err
 	}
 	n, ok := in.Close()
 	if !ok {
-		return 0, corrupt("its bits do not end where its cells end")
+		return 0, corrupt("its bits do not end after its cells")
 	}
 	return used + n, w.query(y)
 }
