@@ -16,7 +16,7 @@ func TestTorchDDP(t *testing.T) {
 	for _, c := range []struct {
 		environment string
 		ranks       int
-	}{{"torch113", 2}, {"torch113", 3}, {"torch215", 3}} { // other tests have 2 ranks of torch 2.15
+	}{{"torch113", 2}, {"torch113", 3}, {"torch215", 2}, {"torch215", 3}} {
 		t.Run(fmt.Sprintf("%s/ranks=%d", c.environment, c.ranks), func(t *testing.T) { compare(t, torchJob(t, c.environment, c.ranks)) })
 	}
 }
@@ -52,9 +52,12 @@ func TestTorchWithLoss(t *testing.T) {
 		args              []string
 	}{
 		{"DDP", "torch113", 2, gradientCodec, nil},
+		{"DDP", "torch113", 3, gradientCodec, nil},
+		{"DDP", "torch215", 2, gradientCodec, nil},
 		{"DDP", "torch215", 3, gradientCodec, nil},
 		{"DDP", "torch215", 3, gradientCodec + "+int4", nil},
 		{"bfloat16 gradients", "torch215", 2, gradientCodec, []string{"--hook", "bf16"}},
+		{"float16 gradients", "torch215", 2, gradientCodec, []string{"--hook", "fp16"}},
 		{"FSDP", "torch215", 3, gradientCodec, []string{"--mode", "fsdp", "--metric", "--metric-size", "5000", "--metric-every", "3", "--objects"}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/ranks=%d/%s", c.name, c.environment, c.ranks, c.way), func(t *testing.T) {
