@@ -38,24 +38,19 @@ func quotientTiles(d divisor, keys []uint32) (sum uint64, n int) {
 	return uint64(riceQuotientsAVX512(&keys[0], n, j)), n
 }
 
-// writeTiles is write for the gaps between the first n+1 keys, after which may come one that it does not write; or not ok.
+// writeTiles is write for the gaps between the first n+1 keys, after which may come one that it does not write; or not ok. There is no kernel
+// for divisors of thirds, which no figure needs.
 //
-// Without riceCodes topk without feedback encodes at 0.82 (AVX-512) and 0.87 (AVX2) of its speed; without riceThirdsCodes topk(k=0.0075),
-// whose divisor is one of thirds, at 0.84 and 0.88.
+// Without riceCodes topk without feedback encodes at 0.82 (AVX-512) and 0.87 (AVX2) of its speed.
 func writeTiles(d divisor, buf []byte, at uint, keys []uint32) (end uint, n int, ok bool) {
 	n, tier := tiles(keys)
-	if n == 0 || d.j > 31 {
+	if n == 0 || d.j > 31 || d.thirds {
 		return at, 0, false
 	}
 	j, to, left := uint64(d.j), 0, 0
-	switch {
-	case tier < simd.AVX512 && d.thirds:
-		to, left = riceThirdsCodesAVX2(&buf[0], int(at), &keys[0], n, j)
-	case tier < simd.AVX512:
+	if tier < simd.AVX512 {
 		to, left = riceCodesAVX2(&buf[0], int(at), &keys[0], n, j)
-	case d.thirds:
-		to, left = riceThirdsCodesAVX512(&buf[0], int(at), &keys[0], n, j)
-	default:
+	} else {
 		to, left = riceCodesAVX512(&buf[0], int(at), &keys[0], n, j)
 	}
 	return uint(to), n - left, true
