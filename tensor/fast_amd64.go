@@ -36,7 +36,7 @@ func (s *sums) cutTiles(x []float32, y []byte) bool {
 
 // cutTiles is cut by a kernel, for the first n values.
 //
-// Without this kernel, with AVX-512, the content check against kept values (BenchmarkTrustCheck) runs at 0.69 of its speed.
+// Without this kernel the content check against kept values (BenchmarkTrustCheck) runs at 0.23 (AVX-512) and 0.20 (AVX2) of its speed.
 func cutTiles(dst []byte, src []float32) (n int) {
 	tier, n := tiles(len(src))
 	switch {

@@ -107,6 +107,34 @@ func TestAgainstAModel(t *testing.T) {
 	}
 }
 
+// With Keep alone a Cache has the last limit keys that were put or used, and no others.
+func TestKeepUsed(t *testing.T) {
+	const limit = 10
+	var c Cache[int, int]
+	for i := range 1000 {
+		c.Keep(i, i, limit)
+		c.Use(3)
+		if n := c.Len(); n > limit {
+			t.Fatalf("%d entries after %d", n, i)
+		}
+		for k := max(0, i-8); k <= i; k++ { // with key 3, the last 10 or fewer
+			if _, ok := c.Peek(k); !ok {
+				t.Fatalf("key %d is lost after %d", k, i)
+			}
+		}
+	}
+	if v, ok := c.Use(3); !ok || v != 3 {
+		t.Error("what is used all the time is lost")
+	}
+	if _, ok := c.Use(500); ok {
+		t.Error("nothing is forgotten")
+	}
+	c.Keep(999, 1, limit)
+	if v, _ := c.Use(999); v != 1 {
+		t.Error("a value stays as it was")
+	}
+}
+
 // Keep drops the oldest values, also where Put has left more than the limit.
 func TestKeep(t *testing.T) {
 	var c Cache[int, string]

@@ -34,7 +34,7 @@ func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
 	if len(j.table.heard) < maxNodes {
 		j.table.heard[listener] = x.number
 	}
-	f.places.keep(placeKey{x.scope(), listener}, j)
+	f.places.Keep(placeKey{x.scope(), listener}, j, f.limits.places)
 	f.replace(x, j, nodes)
 }
 
@@ -46,7 +46,7 @@ func (f *facts) replace(x *connection, j *job, nodes []node) {
 		}
 		j.table.set(n)
 		if a, ok := n.address(); ok {
-			f.places.keep(placeKey{x.scope(), a}, j)
+			f.places.Keep(placeKey{x.scope(), a}, j, f.limits.places)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func (f *facts) jobAt(in scope, boss string) *job {
 	j, ok := f.tables.Use(k)
 	if !ok {
 		j = newJob(tableSeed(in.job, boss), f.number())
-		f.tables.keep(k, j)
+		f.tables.Keep(k, j, f.limits.tables)
 	}
 	return j
 }

@@ -10,38 +10,11 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A recent has the last limit keys that were used, and no others.
-func TestRecent(t *testing.T) {
-	r := recent[int, int]{limit: 10}
-	for i := range 1000 {
-		r.keep(i, i)
-		r.Use(3)
-		if n := r.Len(); n > r.limit {
-			t.Fatalf("%d entries after %d", n, i)
-		}
-		for k := max(0, i-8); k <= i; k++ { // with key 3, the last 10 or fewer
-			if _, ok := r.Peek(k); !ok {
-				t.Fatalf("key %d is lost after %d", k, i)
-			}
-		}
-	}
-	if v, ok := r.Use(3); !ok || v != 3 {
-		t.Error("what is used all the time is lost")
-	}
-	if _, ok := r.Use(500); ok {
-		t.Error("nothing is forgotten")
-	}
-	r.keep(999, 1)
-	if v, _ := r.Use(999); v != 1 {
-		t.Error("a value stays as it was")
-	}
-}
-
 // A key that was forgotten begins again, exactly.
 func TestForgottenKeysAreExact(t *testing.T) {
 	n := newNetwork(t, "job")
 	w := n.connect(9, 8)
-	n.protocol.facts.pushed.limit = 100
+	n.protocol.facts.limits.pushed = 100
 	w.say(of(3, 0))
 	expect(t, "a gradient", w.say(of(3, 1)), tensor.Gradient, tensor.Float32)
 	for k := range uint64(300) {
@@ -49,7 +22,7 @@ func TestForgottenKeysAreExact(t *testing.T) {
 	}
 	expect(t, "a forgotten key", w.say(of(3, 400)), tensor.Exact, tensor.Float32)
 
-	n.protocol.facts.lives.limit = 10
+	n.protocol.facts.limits.lives = 10
 	for id := range 30 {
 		n.connect(31+2*id, 8).say(say{kind: command, head: 3})
 	}
@@ -67,9 +40,9 @@ func TestForgottenJobsAreUnknown(t *testing.T) {
 	n.announce(9, all())
 	back := n.connect(8, 9)
 	expect(t, "a sum", back.say(pulled), tensor.Aggregate, tensor.Float32)
-	for port := range 4 * maxPlaces {
+	for port := range 4 * production.places {
 		a := netip.AddrPortFrom(netip.MustParseAddr("10.9.9.9"), uint16(1+port))
-		n.protocol.facts.places.keep(placeKey{addr: a}, newJob(1, 1))
+		n.protocol.facts.places.Keep(placeKey{addr: a}, newJob(1, 1), production.places)
 	}
 	expect(t, "an answer", back.say(pulled), tensor.Unknown, tensor.Float32)
 }
@@ -108,7 +81,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	for i := range 4 * maxTables {
+	for i := range 4 * production.tables {
 		table := []node{{id: 1, host: fmt.Sprint("scheduler-", i), port: 1}}
 		for k := range maxNodes - 1 {
 			table = append(table, node{id: 8 + k, host: fmt.Sprintf("10.%d.%d.%d", i, k>>8, k&255), port: 1000 + k})

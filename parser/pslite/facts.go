@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/lru"
 )
 
 // facts holds the facts that connections have shown, on all jobs.
@@ -12,12 +13,19 @@ type facts struct {
 	mu      sync.Mutex // guards the fields below, and the jobs
 	numbers uint64     // the number given out last
 	named   map[string]*named
-	tables  recent[tableKey, *job] // jobs by scheduler
-	places  recent[placeKey, *job] // the same jobs, by the addresses in their tables
-	lives   recent[lifeOf, life]
-	pushed  recent[pushKey, *pushes]
-	indices recent[uint64, index] // by place
+	limits  limits
+	tables  lru.Cache[tableKey, *job] // jobs by scheduler
+	places  lru.Cache[placeKey, *job] // the same jobs, by the addresses in their tables
+	lives   lru.Cache[lifeOf, life]
+	pushed  lru.Cache[pushKey, *pushes]
+	indices lru.Cache[uint64, index] // by place
 }
+
+// The limits of facts are numbers of entries.
+type limits struct{ tables, places, lives, pushed, indices int }
+
+// production has the limits that tests lower.
+var production = limits{tables: 1 << 5, places: 1 << 13, lives: 1 << 14, pushed: 1 << 17, indices: 1 << 14}
 
 // A named is a configured job. Configurations bound their number.
 type named struct {
@@ -47,15 +55,6 @@ type placeKey struct {
 	addr netip.AddrPort
 }
 
-// Bounds: entries.
-const (
-	maxTables  = 1 << 5
-	maxPlaces  = 1 << 13
-	maxLives   = 1 << 14
-	maxPushed  = 1 << 17
-	maxIndices = 1 << 14
-)
-
 // number returns a number that no other call returns; never 0.
 func (f *facts) number() uint64 {
 	f.numbers++
@@ -68,8 +67,7 @@ func (f *facts) init() {
 		return
 	}
 	f.named = map[string]*named{}
-	f.tables.limit, f.places.limit, f.lives.limit = maxTables, maxPlaces, maxLives
-	f.pushed.limit, f.indices.limit = maxPushed, maxIndices
+	f.limits = production
 }
 
 // A connection holds the state that the parsers of its two directions share.
@@ -121,7 +119,7 @@ func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, rep
 		l = life{f.number(), timestamp, conn}
 		replaced = ok
 	}
-	f.lives.keep(k, l)
+	f.lives.Keep(k, l, f.limits.lives)
 	return l.number, replaced
 }
 

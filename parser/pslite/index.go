@@ -59,9 +59,9 @@ func (f *facts) come(id identity, seed uint64, size int, hash uint64) int8 {
 	all := id.under(seed)
 	id.set = uint64(size)
 	last, ok := f.indices.Use(id.under(seed))
-	f.indices.keep(id.under(seed), index{hash: hash})
+	f.indices.Keep(id.under(seed), index{hash: hash}, f.limits.indices)
 	score := after(f.scoreOf(all), ok && last.hash == hash)
-	f.indices.keep(all, index{score: score})
+	f.indices.Keep(all, index{score: score}, f.limits.indices)
 	return score
 }
 

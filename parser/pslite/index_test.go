@@ -275,7 +275,7 @@ func TestNoIndex(t *testing.T) {
 func TestForgottenIndices(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.protocol.facts.init()
-	n.protocol.facts.indices.limit = 100
+	n.protocol.facts.limits.indices = 100
 	w := n.connect(9, 8)
 	for i := range uint64(4) {
 		w.all(sparse(1, 5, 6+i))
@@ -283,8 +283,8 @@ func TestForgottenIndices(t *testing.T) {
 	for k := range uint64(300) {
 		w.all(listed(push, int32(2+k), []uint64{1000 + k, 2000 + k}))
 	}
-	if f := &n.protocol.facts.indices; f.Len() > f.limit {
-		t.Errorf("%d are remembered", f.Len())
+	if f := &n.protocol.facts; f.indices.Len() > f.limits.indices {
+		t.Errorf("%d are remembered", f.indices.Len())
 	}
 	if found := w.all(sparse(400, 5, 6)); found[0].Base == 0 {
 		t.Error("a forgotten index does not begin again")

@@ -82,7 +82,7 @@ func (f *facts) push(j *job, life uint64, r route, m *meta, l layout) tensor.Rol
 	p, ok := f.pushed.Use(k)
 	if !ok {
 		p = new(pushes)
-		f.pushed.keep(k, p)
+		f.pushed.Keep(k, p, f.limits.pushed)
 	}
 	n, again := p.note(m.timestamp)
 	exact := uint32(0) // pushes that begin a key

@@ -33,7 +33,8 @@ type rowsKey struct {
 	keys uint64
 }
 
-// A row has or had a residual. Rows are linked in the order of use.
+// A row has or had a residual. Rows are linked in the order of use by their places, of four bytes each: an entry of lru.Cache, which has pointers and is
+// allocated by itself, takes some five times the memory of a row, and there may be millions of rows.
 type row struct {
 	id           uint64
 	used         uint64 // tick
