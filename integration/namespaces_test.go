@@ -14,20 +14,23 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// namespaceLines returns the commands of docs/operations.md, "Two network namespaces".
-func namespaceLines(t *testing.T) string {
+// namespaceLines returns the commands of docs/operations.md, "Two network namespaces": the one that builds the program, and the ones that use it.
+func namespaceLines(t *testing.T) (build, use string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(page), "\n## Two network namespaces\n")
-	_, rest, _ = strings.Cut(rest, "\n```sh\n")
-	lines, _, found := strings.Cut(rest, "\n```\n")
-	if !found {
-		t.Fatal("docs/operations.md has no commands for two network namespaces")
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	for _, lines := range []*string{&build, &use} {
+		var found bool
+		_, rest, _ = strings.Cut(rest, "\n```sh\n")
+		if *lines, rest, found = strings.Cut(rest, "\n```\n"); !found {
+			t.Fatal("docs/operations.md has no commands for two network namespaces")
+		}
 	}
-	return lines
+	return build, use
 }
 
 // namespaceJob fetches a file over the WAN by programs that know nothing of gradproxy, and prints the status of both proxies.
@@ -52,15 +55,22 @@ ip netns exec tokyo gradproxy status --json >tokyo.json
 func TestNamespacesOfOperations(t *testing.T) {
 	t.Parallel()
 	require.Root(t)
-	for _, program := range []string{"ip", "unshare", "python3"} {
+	for _, program := range []string{"ip", "nft", "unshare", "python3", "go"} {
 		require.Command(t, program)
 	}
 	dir, bin := t.TempDir(), t.TempDir()
-	if err := os.Symlink(program(t).Path(), filepath.Join(bin, "gradproxy")); err != nil {
-		t.Fatal(err)
+	build, use := namespaceLines(t)
+	const installed = "/usr/local/bin" // of the host, which a test must not change
+	if !strings.Contains(build, installed+"/gradproxy") {
+		t.Fatalf("%q does not install the program in %s", build, installed)
+	}
+	compile := exec.CommandContext(deadline(t, 2*time.Minute), "bash", "-ec", strings.ReplaceAll(build, installed, bin))
+	compile.Dir = ".."
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, out)
 	}
 	const begin = "set -e\nmkdir -p /run/netns\nmount -t tmpfs none /run/netns\ntrap 'kill $(jobs -p); wait' EXIT\n"
-	script := exec.CommandContext(deadline(t, 2*time.Minute), "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", begin+namespaceLines(t)+namespaceJob)
+	script := exec.CommandContext(deadline(t, 2*time.Minute), "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", begin+use+"\n"+namespaceJob)
 	script.Dir = dir
 	script.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	if out, err := script.CombinedOutput(); err != nil {
