@@ -92,7 +92,7 @@ var layers = []layer{
 	{"proxy/shadow", []string{"parser/lru", "tensor", "proxy/policy"}},
 	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/logsample", nil},
-	{"proxy/relay", nil},
+	{"proxy/relay", []string{"proxy/internal/rank"}},
 	{"proxy/internal/rank/ranktest", []string{"proxy/internal/rank"}},
 	{"proxy/internal/...", nil},
 

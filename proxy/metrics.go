@@ -138,7 +138,7 @@ func (m *Metrics) expect(s *Settings, protocols []parser.Protocol) {
 		return
 	}
 	codings := []policy.Coding{{Codec: policy.Verbatim, Role: tensor.Unknown}, {Codec: "lossless", Role: tensor.Unknown}}
-	if ruled, ok := s.Policy.(interface{ Codings() []policy.Coding }); ok {
+	if ruled, ok := s.Policy.(policy.Lister); ok {
 		codings = append(codings, ruled.Codings()...)
 	}
 	for _, p := range s.Peers {

@@ -58,6 +58,9 @@ type Coding struct {
 	Lossy bool
 }
 
+// A Lister is a Policy that can list the ways in which it may have tensors travel, such as one of rules.
+type Lister interface{ Codings() []Coding }
+
 // Codings lists the ways in which the rules may have tensors travel, as far as the rules name them.
 func (p *ruleList) Codings() []Coding {
 	var all []Coding

@@ -92,7 +92,7 @@ func (s *staged) Saw(f Flow, t tensor.Tensor, h *History, codec string, raw, wir
 // Codings lists the ways of base, and of all stages.
 func (s *staged) Codings() []Coding {
 	var all []Coding
-	if base, ok := s.Policy.(interface{ Codings() []Coding }); ok {
+	if base, ok := s.Policy.(Lister); ok {
 		all = base.Codings()
 	}
 	for _, x := range s.stagings {

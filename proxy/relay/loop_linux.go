@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +14,7 @@ type loop struct {
 	wake  int     // an eventfd
 	again []*pair // that have used up their turn
 
-	mu      sync.Mutex
+	mu      loopLock
 	byFD    map[int32]*pair
 	aborted []*pair
 	stopped bool

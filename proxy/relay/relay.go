@@ -12,6 +12,15 @@
 //   - Where the kernel has no pipe to give, or only small ones, bytes are copied: nothing but speed is lost.
 //   - A FIN is passed on as a FIN, behind the last byte; the other direction goes on for as long as it likes.
 //   - A reset is passed on as a reset, behind the bytes that came before it, as far as the other connection takes them.
+//
+// # Locks
+//
+// A goroutine that holds a lock may take only locks that stand below it here:
+//
+//	Relay.mu  the pairs that have not ended, and whether the Relay is closed
+//	loop.mu   the pairs of a thread by descriptor, and what others ask of the thread: no lock is taken under it
+//
+// Each lock is a type that says its rank (rank.go), by which all tests of the package watch the order. Callbacks of Config and Add are called without a lock.
 package relay
 
 // Config configures a Relay; the zero Config is a good one.

@@ -16,7 +16,7 @@ type Relay struct {
 	Config
 	loops  []*loop
 	next   atomic.Uint32
-	mu     sync.Mutex
+	mu     relayLock
 	pairs  map[*pair]*loop
 	closed bool
 	idle   sync.Cond    // there are no pairs

@@ -13,7 +13,7 @@ import (
 // A Relay passes bytes on between pairs of connections. Its methods are safe for concurrent use.
 type Relay struct {
 	Config
-	mu     sync.Mutex
+	mu     relayLock
 	pairs  map[*pair]struct{}
 	closed bool
 	live   sync.WaitGroup

@@ -29,11 +29,24 @@ func (t *autoTransport) Listen(ctx context.Context, address string) (net.Listene
 // Datagrams reports whether a connection is of the Transport of datagrams.
 func (t *autoTransport) Datagrams(conn net.Conn) bool { return t.datagrams.Datagrams(conn) }
 
+// Kind returns the name that the Transport of a connection has for it.
+func (t *autoTransport) Kind(conn net.Conn) string { return t.of(t.Datagrams(conn)).Kind(conn) }
+
 func (t *autoTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (Link, error) {
-	if t.Datagrams(conn) {
-		return t.datagrams.Secure(ctx, conn, dialed, allow)
+	return t.of(t.Datagrams(conn)).Secure(ctx, conn, dialed, allow)
+}
+
+// of returns the Transport of one kind.
+func (t *autoTransport) of(datagrams bool) Transport {
+	if datagrams {
+		return t.datagrams
 	}
-	return t.tlsTransport.Secure(ctx, conn, dialed, allow)
+	return t.tlsTransport
+}
+
+// kinds returns the names of both kinds: of carriers over streams of bytes, and of carriers over datagrams.
+func (t *autoTransport) kinds() [2]string {
+	return [2]string{t.tlsTransport.Kind(nil), t.datagrams.Kind(nil)}
 }
 
 // A bothListener accepts connections of two listeners. It has the first one's address.

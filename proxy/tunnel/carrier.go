@@ -23,6 +23,7 @@ type carrier struct {
 	place     place
 	dialed    bool // by this side
 	datagrams bool // its connection sends datagrams
+	kind      string
 	first     bool // this side's incarnation is the smaller one
 	born      time.Time
 

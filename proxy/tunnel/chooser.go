@@ -7,8 +7,9 @@ import (
 
 // A chooser holds a peer's choice. Its lock is held for moments.
 type chooser struct {
-	auto  bool // there is a choice: Config.Carrier is "auto"
-	lone  bool // a session has one carrier only
+	auto  bool      // there is a choice: Config.Carrier is "auto"
+	kinds [2]string // names of the kinds of carriers: over streams of bytes, and over datagrams
+	lone  bool      // a session has one carrier only
 	peer  string
 	log   *slog.Logger
 	kicks *kicks
@@ -24,14 +25,19 @@ func (c *chooser) current() Choice {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := Choice{Carrier: CarrierTLS, Reason: "first", Why: c.choice.why}
-	if c.choice.datagrams {
-		now.Carrier = CarrierDTLS
-	}
+	now := Choice{Carrier: c.kind(c.choice), Reason: "first", Why: c.choice.why}
 	if now.Why != "" {
 		now.Reason = c.choice.reason
 	}
 	return now
+}
+
+// kind returns the name of the kind of carrier that a choice is for.
+func (c *chooser) kind(x choice) string {
+	if x.datagrams {
+		return c.kinds[1]
+	}
+	return c.kinds[0]
 }
 
 // wants reports whether a slot is to have a carrier over datagrams. The express, slot 0, stays with TLS as long as there are
@@ -63,11 +69,7 @@ func (c *chooser) change(f func(c *choice)) {
 	if now.why == before.why {
 		return
 	}
-	carrier := CarrierTLS
-	if now.datagrams {
-		carrier = CarrierDTLS
-	}
-	c.log.Info("carrier of bulk", "peer", c.peer, "carrier", carrier, "reason", now.reason, "why", now.why)
+	c.log.Info("carrier of bulk", "peer", c.peer, "carrier", c.kind(now), "reason", now.reason, "why", now.why)
 	c.kicks.all()
 }
 

@@ -69,6 +69,9 @@ func (t *dtlsTransport) Datagrams(conn net.Conn) bool {
 	return ok
 }
 
+// Kind returns CarrierDTLS.
+func (t *dtlsTransport) Kind(net.Conn) string { return CarrierDTLS }
+
 func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (link Link, err error) {
 	raw, ok := conn.(*udp.Conn)
 	if !ok {

@@ -112,7 +112,7 @@ func boundHandshake(ctx context.Context, conn net.Conn) (stop func() bool) {
 
 // secure has the transport prove which site is at the other end of conn; allow judges the identity that is proved.
 func (h *home) secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (*carrier, error) {
-	c := &carrier{born: time.Now(), datagrams: h.transport.Datagrams(conn)}
+	c := &carrier{born: time.Now(), datagrams: h.transport.Datagrams(conn), kind: h.transport.Kind(conn)}
 	proved := false
 	link, err := h.transport.Secure(ctx, conn, dialed, func(id string) error {
 		err := allow(id)

@@ -31,12 +31,14 @@ type peer struct {
 }
 
 func newPeer(h *home, cfg Peer) *peer {
-	_, auto := h.transport.(*autoTransport)
 	p := &peer{home: h, id: cfg.ID, address: cfg.Dial}
 	p.name, p.mem.buffers = cfg.Name, &h.mem
 	p.kicks.begin()
 	p.openings.begin()
-	p.chooser = chooser{auto: auto, lone: h.cfg.Carriers == 1, peer: p.name, log: h.log, kicks: &p.kicks}
+	p.chooser = chooser{lone: h.cfg.Carriers == 1, peer: p.name, log: h.log, kicks: &p.kicks}
+	if t, auto := h.transport.(*autoTransport); auto {
+		p.chooser.auto, p.chooser.kinds = true, t.kinds()
+	}
 	p.sess = newSession(&h.near, &p.far, p)
 	return p
 }

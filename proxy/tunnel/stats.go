@@ -44,11 +44,8 @@ func (e *Endpoint) Stats() []PeerStats {
 
 // stats describes a carrier whose Link has that state. The session's lock is held.
 func (c *carrier) stats(state *LinkState) CarrierStats {
-	s := CarrierStats{Carrier: CarrierTLS, Congestion: state.Congestion, Age: time.Since(c.born), RTT: state.RTT, Loss: state.Loss, Backlog: state.Backlog,
+	s := CarrierStats{Carrier: c.kind, Congestion: state.Congestion, Age: time.Since(c.born), RTT: state.RTT, Loss: state.Loss, Backlog: state.Backlog,
 		Network: state.Network, Leaving: c.leaving}
-	if c.datagrams {
-		s.Carrier = CarrierDTLS
-	}
 	if a := c.link.RemoteAddr(); a != nil {
 		s.Remote = a.String()
 	}
@@ -85,7 +82,7 @@ type PeerStats struct {
 
 // CarrierStats is a snapshot of one carrier.
 type CarrierStats struct {
-	Carrier    string        // CarrierTLS or CarrierDTLS
+	Carrier    string        // its kind: CarrierTLS or CarrierDTLS
 	Congestion string        // name of the congestion control; "": not known
 	Remote     string        // address of the other end
 	Age        time.Duration // since it came

@@ -61,6 +61,9 @@ func loopback(a net.Addr) bool {
 // Datagrams returns false.
 func (t *tlsTransport) Datagrams(net.Conn) bool { return false }
 
+// Kind returns CarrierTLS.
+func (t *tlsTransport) Kind(net.Conn) string { return CarrierTLS }
+
 func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, allow func(id string) error) (Link, error) {
 	if t.identity == nil && !(loopback(raw.LocalAddr()) && loopback(raw.RemoteAddr())) {
 		return nil, fmt.Errorf("in clear (Insecure) only between loopback addresses, not from %v to %v", raw.LocalAddr(), raw.RemoteAddr())

@@ -29,6 +29,9 @@ type Transport interface {
 	// and where a site has carriers of both kinds it chooses between them.
 	Datagrams(conn net.Conn) bool
 
+	// Kind returns the name of the kind of carrier that a connection of Dial or of Listen becomes, for logs and statistics.
+	Kind(conn net.Conn) string
+
 	// Secure performs the handshake on a connection of Dial (dialed) or of Listen. It must call allow once with
 	// the identity that the other end has proved, before it returns without an error, and must fail with the error of
 	// allow; only where Config.Insecure is set may it call nothing. The tunnel has set a deadline on conn, and

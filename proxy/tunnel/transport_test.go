@@ -28,6 +28,8 @@ func (u *unordered) Dial(ctx context.Context, address string) (net.Conn, error) 
 
 func (u *unordered) Datagrams(net.Conn) bool { return false }
 
+func (u *unordered) Kind(net.Conn) string { return "memory" }
+
 func (u *unordered) Listen(_ context.Context, address string) (net.Listener, error) {
 	return u.f.listen(address), nil
 }
@@ -161,6 +163,9 @@ func TestUnorderedRecords(t *testing.T) {
 			f := &fabric{delay: time.Millisecond, rate: 20 << 20}
 			paris, tokyo := f.pair(t, echo, nil)
 			up(paris)
+			if links := paris.Stats()[0].Links; len(links) == 0 || links[0].Carrier != "memory" {
+				t.Errorf("carriers are %+v, want their kind by the Transport's name", links)
+			}
 			const streams = 48
 			done := make(chan error, streams)
 			for i := range streams {

@@ -1,0 +1,75 @@
+package relay
+
+import (
+	"io"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/proxy/internal/rank"
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
+)
+
+// locks watches the locks of all tests: they fail together if one was taken out of order.
+var locks = ranktest.Watcher{Often: true}
+
+func TestMain(m *testing.M) {
+	if require.Race { // a watched lock orders goroutines that share no lock, and so hides races
+		os.Exit(m.Run())
+	}
+	ranktest.Main(m, &locks)
+}
+
+// Every lock of the package is watched, by its place in the order of the package comment.
+func TestLocksAreWatched(t *testing.T) {
+	if require.Race {
+		t.Skip("locks are not watched with the race detector")
+	}
+	for name, l := range map[string]struct {
+		sync.Locker
+		rank rank.Rank
+	}{
+		"Relay.mu": {&new(Relay).mu, rank.Relay},
+		"loop.mu":  {&new(loop).mu, rank.Loop},
+	} {
+		if l.Lock(); !locks.Held(l.rank) {
+			t.Errorf("%s is not watched as a lock of rank %d", name, l.rank)
+		}
+		if l.Unlock(); locks.Held(l.rank) {
+			t.Errorf("%s is held after its release", name)
+		}
+	}
+}
+
+// A pair is added, ends by itself or is reset by Close: that takes locks in the order of the package comment, and the callback is called without one.
+func TestLockOrder(t *testing.T) {
+	if require.Race {
+		t.Skip("locks are not watched with the race detector")
+	}
+	r := newRelay(t)
+	held := make(chan bool, 2)
+	add := func() (client, server io.Closer) {
+		client, a := tcpPair(t)
+		b, server := tcpPair(t)
+		if err := r.Add(a, b, func(Ending) { held <- locks.Held(rank.Relay) || locks.Held(rank.Loop) }); err != nil {
+			t.Fatal(err)
+		}
+		return client, server
+	}
+	client, server := add()
+	client.Close()
+	server.Close()
+	ended := <-held
+	add()
+	r.Close()
+	if ended || <-held {
+		t.Error("the callback of Add is called under a lock")
+	}
+	if wrong := locks.Wrong(); wrong != "" {
+		t.Error(wrong)
+	}
+	if !locks.Saw(rank.Relay, rank.Loop) {
+		t.Error("no loop.mu was taken under Relay.mu: the test shows nothing of the order")
+	}
+}
