@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	sim "github.com/gradproxy/gradproxy/parser/flower/flowersim"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -13,7 +14,7 @@ func FuzzNext(f *testing.F) {
 	down, up, _ := job(1)
 	f.Add(parsertest.Fold(pull(down)))
 	f.Add(parsertest.Fold(append(pull(down), push(5, up)...)))
-	f.Add(parsertest.Fold(pushOf(5, makeObject("ArrayChunk", npyOf("<f8", 8, 3, 1)))))
+	f.Add(parsertest.Fold(pushOf(5, sim.NewObject("ArrayChunk", npyOf("<f8", 8, 3, 1)))))
 	f.Add(parsertest.Fold(joined(f, 50)))
 	f.Add(parsertest.Fold(recordSets(f, 50)))
 	f.Add(parsertest.Fold(overGRPC(f, 50)))
@@ -40,8 +41,8 @@ func FuzzMessage(f *testing.F) {
 	for path := range methods {
 		paths = append(paths, path)
 	}
-	f.Add(uint8(0), true, nested(npyOf("<f4", 4, 9, 1), 1, 1, 4))
-	f.Add(uint8(1), false, nested(npyOf("<f4", 4, 9, 1), 4, 2, 2, 1, 2, 2))
+	f.Add(uint8(0), true, sim.Nested(npyOf("<f4", 4, 9, 1), 1, 1, 4))
+	f.Add(uint8(1), false, sim.Nested(npyOf("<f4", 4, 9, 1), 4, 2, 2, 1, 2, 2))
 	f.Fuzz(func(t *testing.T, which uint8, server bool, b []byte) {
 		for i, path := range paths {
 			if int(which)%len(paths) != i {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/gradproxy/gradproxy/parser"
+	sim "github.com/gradproxy/gradproxy/parser/flower/flowersim"
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -17,14 +18,6 @@ import (
 // modelOf is the files of a model: two arrays of floats, an integer, one without elements, and one of an unknown type.
 func modelOf(seed uint64) [][]byte {
 	return [][]byte{npyOf("<f4", 4, 300, seed), npyOf("<i8", 8, 1, seed), npyOf("<f8", 8, 40, seed), npyOf("<f4", 4, 0, 1), npyOf("<U2", 8, 3, 1)}
-}
-
-// parameters is a Parameters message.
-func parameters(files [][]byte) (b []byte) {
-	for _, f := range files {
-		b = field(b, 1, f)
-	}
-	return field(b, 2, []byte("numpy.ndarray"))
 }
 
 // joined is a round of start_server and start_client, in frames of size bytes.
@@ -39,28 +32,14 @@ func joined(tb testing.TB, size int) parsertest.Exchange {
 			b = b[n:]
 		}
 	}
-	status := field(nil, 1, nested([]byte("Success"), 2))
-	data(parser.Server, nested(nil, 3)) // get_parameters_ins
-	data(parser.Client, nested(field(bytes.Clone(status), 2, parameters(modelOf(1))), 3))
-	data(parser.Server, nested(parameters(modelOf(1)), 1, 4))
-	data(parser.Client, nested(field(bytes.Clone(status), 2, parameters(modelOf(2))), 4))
-	data(parser.Server, nested(parameters(modelOf(2)), 1, 5))
-	data(parser.Client, nested(status, 5))
-	data(parser.Server, nested(number(nil, 1, 5), 1)) // reconnect_ins
+	data(parser.Server, sim.Request(sim.GetParameters, nil))
+	data(parser.Client, sim.Answer(sim.GetParameters, sim.Parameters(modelOf(1))))
+	data(parser.Server, sim.Request(sim.Fit, sim.Parameters(modelOf(1))))
+	data(parser.Client, sim.Answer(sim.Fit, sim.Parameters(modelOf(2))))
+	data(parser.Server, sim.Request(sim.Evaluate, sim.Parameters(modelOf(2))))
+	data(parser.Client, sim.Answer(sim.Evaluate, nil))
+	data(parser.Server, sim.Request(sim.End, nil))
 	return w.Exchange()
-}
-
-// recordSet is a RecordSet with one record.
-func recordSetOf(record string, files [][]byte, keys ...string) []byte {
-	var arrays []byte
-	for _, k := range keys {
-		arrays = field(arrays, 1, []byte(k))
-	}
-	for _, f := range files {
-		a := field(field(nil, 1, []byte("float32")), 3, []byte("numpy.ndarray"))
-		arrays = field(arrays, 2, field(a, 4, f))
-	}
-	return nested(field(field(nil, 1, []byte(record)), 2, arrays), 1)
 }
 
 // recordSets is a round of release 1.18, and one of 1.10 and 1.4, in frames of size bytes.
@@ -68,18 +47,18 @@ func recordSets(tb testing.TB, size int) parsertest.Exchange {
 	w := grpctest.New(tb)
 	keys := []string{"0", "1", "2", "3", "4"}
 	of := func(content []byte) []byte {
-		return field(nil, 2, field(nested(field(number(nil, 1, 77), 8, []byte("train")), 1), 2, content))
+		return sim.Field(nil, 2, sim.Field(sim.Nested(sim.Field(sim.Number(nil, 1, 77), 8, []byte("train")), 1), 2, content))
 	}
-	self := nested(number(nil, 1, 9), 1)
-	w.Unary("/flwr.proto.Fleet/PullMessages", self, of(recordSetOf("fitins.parameters", modelOf(1), keys...)), size)
-	w.Unary("/flwr.proto.Fleet/PushMessages", append(bytes.Clone(self), of(recordSetOf("fitres.parameters", modelOf(2), keys...))...), nil, size)
+	self := sim.Nested(sim.Number(nil, 1, 9), 1)
+	w.Unary("/flwr.proto.Fleet/PullMessages", self, of(sim.RecordSet("fitins.parameters", modelOf(1), keys...)), size)
+	w.Unary("/flwr.proto.Fleet/PushMessages", append(bytes.Clone(self), of(sim.RecordSet("fitres.parameters", modelOf(2), keys...))...), nil, size)
 	task := func(list protowire.Number, set []byte) []byte {
-		return nested(field(field(nil, 8, []byte("train")), 9, set), 4, list)
+		return sim.Nested(sim.Field(sim.Field(nil, 8, []byte("train")), 9, set), 4, list)
 	}
-	w.Unary("/flwr.proto.Fleet/PullTaskIns", self, task(2, recordSetOf("fitins.parameters", modelOf(1), keys...)), size)
-	w.Unary("/flwr.proto.Fleet/PushTaskRes", append(bytes.Clone(self), task(2, recordSetOf("fitres.parameters", modelOf(2), keys...))...), nil, size)
-	w.Unary("/flwr.proto.Fleet/PullTaskIns", nil, nested(parameters(modelOf(1)), 1, 4, 101, 4, 2), size)
-	w.Unary("/flwr.proto.Fleet/PushTaskRes", nested(parameters(modelOf(2)), 2, 4, 102, 4, 1), nil, size)
+	w.Unary("/flwr.proto.Fleet/PullTaskIns", self, task(2, sim.RecordSet("fitins.parameters", modelOf(1), keys...)), size)
+	w.Unary("/flwr.proto.Fleet/PushTaskRes", append(bytes.Clone(self), task(2, sim.RecordSet("fitres.parameters", modelOf(2), keys...))...), nil, size)
+	w.Unary("/flwr.proto.Fleet/PullTaskIns", nil, sim.Nested(sim.Parameters(modelOf(1)), 1, 4, 101, 4, 2), size)
+	w.Unary("/flwr.proto.Fleet/PushTaskRes", sim.Nested(sim.Parameters(modelOf(2)), 2, 4, 102, 4, 1), nil, size)
 	return w.Exchange()
 }
 
@@ -87,8 +66,7 @@ func recordSets(tb testing.TB, size int) parsertest.Exchange {
 func overGRPC(tb testing.TB, size int) parsertest.Exchange {
 	down, up, _ := job(1)
 	w := grpctest.New(tb)
-	metadata := nested(number(nil, 1, 77), 1, 2)
-	w.Unary("/flwr.proto.Fleet/PullMessages", nil, append(bytes.Clone(metadata), field(nil, 3, treeOf(down))...), size)
+	w.Unary("/flwr.proto.Fleet/PullMessages", nil, sim.Pulled(down), size)
 	type answer struct {
 		id   uint32
 		rest []byte
@@ -105,11 +83,11 @@ func overGRPC(tb testing.TB, size int) parsertest.Exchange {
 		}
 		open = append(open[1:], *a)
 	}
-	leavesFirst(down, func(o simObject) {
+	down.LeavesFirst(func(o sim.Object) {
 		id := w.Call("/flwr.proto.Fleet/PullObject")
-		w.Message(parser.Client, id, field(nil, 3, []byte(o.id)), size)
+		w.Message(parser.Client, id, sim.PullObject(9, o.ID), size)
 		w.Respond(id)
-		open = append(open, answer{id, grpctest.Prefixed(field(number(number(nil, 1, 1), 2, 1), 3, o.content))})
+		open = append(open, answer{id, grpctest.Prefixed(sim.ObjectPulled(o))})
 		for len(open) > 1 {
 			more()
 		}
@@ -117,11 +95,9 @@ func overGRPC(tb testing.TB, size int) parsertest.Exchange {
 	for len(open) > 0 {
 		more()
 	}
-	self := nested(number(nil, 1, 9), 1)
-	w.Unary("/flwr.proto.Fleet/PushMessages", append(append(bytes.Clone(self), metadata...), field(nil, 3, treeOf(up))...), nil, size)
-	leavesFirst(up, func(o simObject) {
-		request := field(field(number(bytes.Clone(self), 2, 77), 3, []byte(o.id)), 4, o.content)
-		w.Unary("/flwr.proto.Fleet/PushObject", field(request, 5, []byte("session")), number(nil, 1, 1), size)
+	w.Unary("/flwr.proto.Fleet/PushMessages", sim.Pushed(9, up), nil, size)
+	up.LeavesFirst(func(o sim.Object) {
+		w.Unary("/flwr.proto.Fleet/PushObject", sim.PushObject(9, o), sim.ObjectPushed(), size)
 	})
 	return w.Exchange()
 }
@@ -193,16 +169,16 @@ func TestModelsAreState(t *testing.T) {
 func TestCallsAgain(t *testing.T) {
 	_, up, _ := job(1)
 	keys := []string{"0", "1", "2", "3", "4"}
-	set := func(record string, seed uint64) []byte { return recordSetOf(record, modelOf(seed), keys...) }
+	set := func(record string, seed uint64) []byte { return sim.RecordSet(record, modelOf(seed), keys...) }
 	unary := func(method string, request, response []byte, size int) parsertest.Exchange {
 		w := grpctest.New(t)
 		w.Unary("/flwr.proto.Fleet/"+method, request, response, size)
 		return w.Exchange()
 	}
-	tree := field(nested(number(nil, 1, 77), 1, 2), 3, treeOf(up))
-	chunk := up.children[0].children[1].children[0].children[0]
-	request := field(number(nested(number(nil, 1, 9), 1), 2, 77), 3, []byte(chunk.id))
-	pushed, answer := field(bytes.Clone(request), 4, chunk.content), field(number(nil, 1, 1), 3, chunk.content)
+	tree := sim.Field(sim.Nested(sim.Number(nil, 1, 77), 1, 2), 3, up.Tree())
+	chunk := up.Children[0].Children[1].Children[0].Children[0]
+	request := sim.Field(sim.Number(sim.Nested(sim.Number(nil, 1, 9), 1), 2, 77), 3, []byte(chunk.ID))
+	pushed, answer := sim.Field(bytes.Clone(request), 4, chunk.Content), sim.Field(sim.Number(nil, 1, 1), 3, chunk.Content)
 	for name, c := range map[string]struct {
 		call  func(size int, seed uint64) parsertest.Exchange
 		other uint64 // of the second client's result; 0: none is sent
@@ -210,19 +186,19 @@ func TestCallsAgain(t *testing.T) {
 		want  int
 	}{
 		"PushTaskRes": {func(n int, s uint64) parsertest.Exchange {
-			return unary("PushTaskRes", nested(field(nil, 9, set("fitres.parameters", s)), 4, 2), nil, n)
+			return unary("PushTaskRes", sim.Nested(sim.Field(nil, 9, set("fitres.parameters", s)), 4, 2), nil, n)
 		}, 3, parser.Client, 3},
 		"PushTaskRes of 1.4": {func(n int, s uint64) parsertest.Exchange {
-			return unary("PushTaskRes", nested(parameters(modelOf(s)), 2, 4, 102, 4, 1), nil, n)
+			return unary("PushTaskRes", sim.Nested(sim.Parameters(modelOf(s)), 2, 4, 102, 4, 1), nil, n)
 		}, 3, parser.Client, 3},
 		"PullTaskIns": {func(n int, s uint64) parsertest.Exchange {
-			return unary("PullTaskIns", nil, nested(field(nil, 9, set("fitins.parameters", s)), 4, 2), n)
+			return unary("PullTaskIns", nil, sim.Nested(sim.Field(nil, 9, set("fitins.parameters", s)), 4, 2), n)
 		}, 3, parser.Server, 3},
 		"PushMessages": {func(n int, s uint64) parsertest.Exchange {
-			return unary("PushMessages", nested(set("arrays", s), 2, 2), nil, n)
+			return unary("PushMessages", sim.Nested(set("arrays", s), 2, 2), nil, n)
 		}, 3, parser.Client, 3},
 		"PullMessages": {func(n int, s uint64) parsertest.Exchange {
-			return unary("PullMessages", nil, nested(set("arrays", s), 2, 2), n)
+			return unary("PullMessages", nil, sim.Nested(set("arrays", s), 2, 2), n)
 		}, 3, parser.Server, 3},
 		"PushObject": {func(n int, _ uint64) parsertest.Exchange {
 			w := grpctest.New(t)
@@ -293,7 +269,7 @@ func TestCutOffModel(t *testing.T) {
 	id := w.Call("/flwr.proto.Fleet/PullMessages")
 	w.Message(parser.Client, id, nil, 100)
 	w.Respond(id)
-	set := nested(recordSetOf("arrays", modelOf(1), "a"), 2, 2)
+	set := sim.Nested(sim.RecordSet("arrays", modelOf(1), "a"), 2, 2)
 	w.Data(parser.Server, id, grpctest.Prefixed(set)[:700], false)
 	w.Frame(parser.Client, func(f *http2.Framer) error { return f.WriteRSTStream(id, http2.ErrCodeCancel) })
 	w.Unary("/flwr.proto.Fleet/PullMessages", nil, set, 1<<14)
@@ -306,7 +282,7 @@ func TestCutOffModel(t *testing.T) {
 // Of calls without end few are read; calls that are over make room.
 func TestCallsAreBounded(t *testing.T) {
 	w := grpctest.New(t)
-	set := nested(recordSetOf("arrays", modelOf(1)[:1], "a"), 2, 2)
+	set := sim.Nested(sim.RecordSet("arrays", modelOf(1)[:1], "a"), 2, 2)
 	for range 2 * maxCalls { // each ends
 		w.Unary("/flwr.proto.Fleet/PushMessages", set, nil, 1<<14)
 	}

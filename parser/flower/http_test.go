@@ -8,22 +8,23 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	sim "github.com/gradproxy/gradproxy/parser/flower/flowersim"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // job is a round of one node over HTTP: a model of three arrays, of which one takes three chunks, and the result.
-func job(seed uint64) (down, up simObject, files [2][][]byte) {
+func job(seed uint64) (down, up sim.Object, files [2][][]byte) {
 	for side := range files {
 		files[side] = [][]byte{npyOf("<f4", 4, 700, seed+uint64(side)), npyOf("<i8", 8, 3, seed), npyOf("<f2", 2, 50, seed+uint64(side))}
 	}
-	of := func(files [][]byte) (arrays []simObject) {
+	of := func(files [][]byte) (arrays []sim.Object) {
 		for _, f := range files {
-			arrays = append(arrays, arrayObject(f, 1024))
+			arrays = append(arrays, sim.ArrayObject(f, 1024))
 		}
 		return arrays
 	}
-	return modelObject("train", of(files[0])...), modelObject("reply", of(files[1])...), files
+	return sim.ModelObject("train", of(files[0])...), sim.ModelObject("reply", of(files[1])...), files
 }
 
 // elements returns the bytes after the header in each chunk of each file.
@@ -32,7 +33,7 @@ func elements(files [][]byte) (chunks [][]byte) {
 		for at := 0; at < len(f); at += 1024 {
 			chunk := f[at:min(len(f), at+1024)]
 			if at == 0 {
-				chunk = chunk[npyHeader:]
+				chunk = chunk[sim.NPYHeader:]
 			}
 			chunks = append(chunks, chunk)
 		}
@@ -43,9 +44,9 @@ func elements(files [][]byte) (chunks [][]byte) {
 func TestHTTPConforms(t *testing.T) {
 	down, up, _ := job(1)
 	x := append(pull(down), push(5, up)...)
-	get := parsertest.Exchange{{From: parser.Client, Bytes: []byte("GET /v1/fleet/x HTTP/1.1\r\nHost: a\r\n\r\n")}, {From: parser.Server, Bytes: ok([]byte("plain"))}}
-	small := httpCall("push-object", field(nil, 4, []byte("ArrayChunk  1\x00a")), nil)
-	parsertest.Run(t, fresh, conn(1), x, append(small[:2:2], get...), get, parsertest.Exchange{{From: parser.Server, Bytes: ok(nil)}},
+	get := parsertest.Exchange{{From: parser.Client, Bytes: []byte("GET /v1/fleet/x HTTP/1.1\r\nHost: a\r\n\r\n")}, {From: parser.Server, Bytes: sim.OK([]byte("plain"))}}
+	small := httpCall("push-object", sim.Field(nil, 4, []byte("ArrayChunk  1\x00a")), nil)
+	parsertest.Run(t, fresh, conn(1), x, append(small[:2:2], get...), get, parsertest.Exchange{{From: parser.Server, Bytes: sim.OK(nil)}},
 		parsertest.Exchange{{From: parser.Client, Bytes: []byte("POST /v1/control/list HTTP/1.1\r\n\r\n")}},
 		append(small[:2:2], parsertest.Piece{From: parser.Client, Bytes: []byte("not HTTP at all\r\n\r\nxyz")}, parsertest.Piece{From: parser.Server, Bytes: []byte("HTTP/2.0 200 OK\r\n\r\n")}))
 }
@@ -74,9 +75,9 @@ func TestObjectsAreExact(t *testing.T) {
 func TestObjectsWithoutTree(t *testing.T) {
 	down, _, files := job(1)
 	var x parsertest.Exchange
-	leavesFirst(down, func(o simObject) { x = append(x, pushOf(5, o)...) })
+	down.LeavesFirst(func(o sim.Object) { x = append(x, pushOf(5, o)...) })
 	all := parsertest.Find(t, fresh(), conn(1), x)[parser.Client]
-	if len(all) != 3 || !bytes.Equal(all[0].Data, files[0][0][npyHeader:1024]) || all[0].Role != tensor.Exact {
+	if len(all) != 3 || !bytes.Equal(all[0].Data, files[0][0][sim.NPYHeader:1024]) || all[0].Role != tensor.Exact {
 		t.Errorf("%d tensors", len(all))
 	}
 }
@@ -127,20 +128,20 @@ func TestBasesStay(t *testing.T) {
 
 // A chunk whose head lies about its length, or whose call fails, is opaque.
 func TestBrokenObjectsAreOpaque(t *testing.T) {
-	good := arrayObject(npyOf("<f4", 4, 100, 1), 1<<20).children[0]
+	good := sim.ArrayObject(npyOf("<f4", 4, 100, 1), 1<<20).Children[0]
 	if n := len(parsertest.Find(t, fresh(), conn(1), pushOf(5, good))[0]); n != 1 {
 		t.Fatalf("%d tensors in a push", n)
 	}
 	for name, content := range map[string][]byte{
-		"a length too large": bytes.Replace(good.content, []byte("  528"), []byte("  529"), 1),
-		"a length too small": bytes.Replace(good.content, []byte("  528"), []byte("  527"), 1),
-		"no length":          bytes.Replace(good.content, []byte("  528"), []byte("  abc"), 1),
-		"another class":      bytes.Replace(good.content, []byte("ArrayChunk "), []byte("ConfigThing"), 1),
-		"children":           bytes.Replace(good.content, []byte("ArrayChunk  "), []byte("ArrayChunk a "), 1),
-		"a shape that lies":  bytes.Replace(good.content, []byte("(100,)"), []byte("(10,) "), 1),
+		"a length too large": bytes.Replace(good.Content, []byte("  528"), []byte("  529"), 1),
+		"a length too small": bytes.Replace(good.Content, []byte("  528"), []byte("  527"), 1),
+		"no length":          bytes.Replace(good.Content, []byte("  528"), []byte("  abc"), 1),
+		"another class":      bytes.Replace(good.Content, []byte("ArrayChunk "), []byte("ConfigThing"), 1),
+		"children":           bytes.Replace(good.Content, []byte("ArrayChunk  "), []byte("ArrayChunk a "), 1),
+		"a shape that lies":  bytes.Replace(good.Content, []byte("(100,)"), []byte("(10,) "), 1),
 	} {
 		bad := good
-		bad.content = content
+		bad.Content = content
 		if all := parsertest.Find(t, fresh(), conn(1), pushOf(5, bad)); len(all[0]) > 0 {
 			t.Errorf("%s: %+v", name, all[0][0].Tensor)
 		}
@@ -166,7 +167,7 @@ func TestFactsStayWithTheirPeer(t *testing.T) {
 		parsertest.Find(t, p, c, push(5, up)[:2])
 		c.Peer = peer
 		var x parsertest.Exchange
-		leavesFirst(up, func(o simObject) { x = append(x, pushOf(5, o)...) })
+		up.LeavesFirst(func(o sim.Object) { x = append(x, pushOf(5, o)...) })
 		if n := len(parsertest.Find(t, p, c, x)[parser.Client]); n != want {
 			t.Errorf("%s: %d tensors, want %d", peer, n, want)
 		}
@@ -185,14 +186,14 @@ func TestForeignStreams(t *testing.T) {
 		}
 	}
 	client, server := fresh().New(conn(1))
-	if _, err := client.Next(post("get-run", nil)); err != nil {
+	if _, err := client.Next(sim.Post("get-run", nil)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := server.Next([]byte("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")); err == nil || !strings.Contains(err.Error(), "length") {
 		t.Errorf("a body without a length: %v", err)
 	}
 	for i := range 2 * maxPending {
-		if _, err := client.Next(post("get-run", nil)); err != nil {
+		if _, err := client.Next(sim.Post("get-run", nil)); err != nil {
 			if i < maxPending-1 || errors.Is(err, parser.ErrForeign) {
 				t.Errorf("after %d requests: %v", i, err)
 			}
@@ -214,11 +215,11 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	before := heap()
 	for i := range 40 {
-		chunks := make([]simObject, 2000)
+		chunks := make([]sim.Object, 2000)
 		for k := range chunks {
-			chunks[k] = makeObject("ArrayChunk", []byte{byte(i), byte(k), byte(k >> 8)})
+			chunks[k] = sim.NewObject("ArrayChunk", []byte{byte(i), byte(k), byte(k >> 8)})
 		}
-		b := post("push-messages", field(nil, 3, treeOf(modelObject("m", makeObject("Array", nil, chunks...)))))
+		b := sim.Post("push-messages", sim.Field(nil, 3, sim.ModelObject("m", sim.NewObject("Array", nil, chunks...)).Tree()))
 		for len(b) > 0 {
 			seg, err := client.Next(b)
 			if err != nil {
@@ -236,7 +237,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if grown := heap() - before; grown > 16<<20 {
 		t.Errorf("%d bytes are held", grown)
 	}
-	if _, err := client.Next(post("push-object", make([]byte, 0))); err != nil {
+	if _, err := client.Next(sim.Post("push-object", make([]byte, 0))); err != nil {
 		t.Fatal(err)
 	}
 	head := []byte("POST /v1/fleet/push-object HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	sim "github.com/gradproxy/gradproxy/parser/flower/flowersim"
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 )
@@ -12,8 +13,8 @@ import (
 // Arrays are named by their keys, or their numbers, with their shapes.
 func TestNamesForPeople(t *testing.T) {
 	w := grpctest.New(t)
-	record := recordSetOf("fitins.parameters", modelOf(1)[:3], "conv1.weight", "steps", "fc.bias")
-	w.Unary("/flwr.proto.Fleet/PullTaskIns", nil, nested(field(field(nil, 2, []byte("id")), 4, field(nil, 8, record)), 2), 100)
+	record := sim.RecordSet("fitins.parameters", modelOf(1)[:3], "conv1.weight", "steps", "fc.bias")
+	w.Unary("/flwr.proto.Fleet/PullTaskIns", nil, sim.Nested(sim.Field(sim.Field(nil, 2, []byte("id")), 4, sim.Field(nil, 8, record)), 2), 100)
 	got := parsertest.Labels(t, fresh(), conn(1), w.Exchange())[parser.Server]
 	if want := []parser.Label{{Name: "conv1.weight", Shape: "300"}, {Name: "steps", Shape: "1"}, {Name: "fc.bias", Shape: "40"}}; !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

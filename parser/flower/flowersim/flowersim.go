@@ -4,16 +4,16 @@
 //	server to client   3 get_parameters_ins, 4 fit_ins {1 parameters}, 5 evaluate_ins {1 parameters}, 1 reconnect_ins: the end
 //	client to server   3 get_parameters_res {1 status, 2 parameters}, 4 fit_res {1 status, 2 parameters, 3 num_examples}, 5 evaluate_res {1 status, 3 num_examples}
 //	parameters         {1 tensors: a .npy file each, 2 tensor_type}
+//
+// It also has the messages of Flower's other calls, which carry objects or record sets, for the tests of the parser: functions that return the message of a
+// node or of a server, over gRPC or HTTP.
 package flowersim
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -37,29 +37,20 @@ type Message struct {
 
 var errMessage = errors.New("flowersim: not a message of Flower")
 
-// okStatus is the status of an answer: code 0, and a text.
-var okStatus = field(nil, 2, []byte("Success"))
-
 // append appends the message as one side sends it.
 func (m *Message) append(b []byte, server bool) []byte {
-	var parameters, content []byte
-	for _, a := range m.Arrays {
-		parameters = field(parameters, 1, npy(a))
-	}
+	var parameters []byte
 	if m.Arrays != nil {
-		parameters = field(parameters, 2, []byte("numpy.ndarray"))
-	}
-	switch {
-	case server && m.Arrays != nil:
-		content = field(nil, 1, parameters)
-	case !server:
-		content = field(nil, 1, okStatus)
-		if m.Arrays != nil {
-			content = field(content, 2, parameters)
+		files := make([][]byte, len(m.Arrays))
+		for i, a := range m.Arrays {
+			files[i] = npy(a)
 		}
-		content = protowire.AppendVarint(protowire.AppendTag(content, 3, protowire.VarintType), 1)
+		parameters = Parameters(files)
 	}
-	return field(b, protowire.Number(m.Kind), content)
+	if server {
+		return append(b, Request(m.Kind, parameters)...)
+	}
+	return append(b, Answer(m.Kind, parameters)...)
 }
 
 // parse reads a message that one side has sent.
@@ -112,44 +103,6 @@ func next(b []byte) (n protowire.Number, content, rest []byte, err error) {
 		return 0, nil, nil, fmt.Errorf("%w: %w", errMessage, protowire.ParseError(k))
 	}
 	return n, content, b[k:], nil
-}
-
-// field appends a field of bytes.
-func field(b []byte, n protowire.Number, content []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), content)
-}
-
-// Layout of the .npy files of one dimension (numpy.lib.format, version 1.0).
-const (
-	npyMagic  = "\x93NUMPY\x01\x00"
-	npyHeader = 128 // bytes before the elements
-)
-
-// npy returns a as a .npy file.
-func npy(a []float32) []byte {
-	text := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }", len(a))
-	room := npyHeader - len(npyMagic) - 2
-	b := make([]byte, 0, npyHeader+4*len(a))
-	b = binary.LittleEndian.AppendUint16(append(b, npyMagic...), uint16(room))
-	b = append(b, text...)
-	b = append(append(b, strings.Repeat(" ", room-len(text)-1)...), '\n')
-	for _, v := range a {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	return b
-}
-
-// parseNPY reads a file that npy made.
-func parseNPY(b []byte) ([]float32, error) {
-	if len(b) < npyHeader || !bytes.HasPrefix(b, []byte(npyMagic)) || len(b)%4 != 0 {
-		return nil, fmt.Errorf("%w: an array of %d bytes", errMessage, len(b))
-	}
-	b = b[npyHeader:]
-	a := make([]float32, len(b)/4)
-	for i := range a {
-		a[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
-	return a, nil
 }
 
 // maxMessage bounds a message, in bytes.
