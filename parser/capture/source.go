@@ -70,7 +70,7 @@ func pcapng(b *bufio.Reader) (*source, error) {
 	opt.WantMixedLinkType = true
 	opt.SkipUnknownVersion = true
 	var r *pcapgo.NgReader
-	err := guard(func() (err error) {
+	err := recovered(func() (err error) {
 		r, err = pcapgo.NewNgReader(g, opt)
 		return err
 	})
@@ -79,7 +79,7 @@ func pcapng(b *bufio.Reader) (*source, error) {
 	}
 	return &source{
 		read: func() (data []byte, ci gopacket.CaptureInfo, err error) {
-			err = guard(func() (err error) {
+			err = recovered(func() (err error) {
 				data, ci, err = r.ZeroCopyReadPacketData()
 				return err
 			})
@@ -98,8 +98,8 @@ func (s *source) next() (*segment, error) {
 	return s.dec.decode(s.link(ci), data)
 }
 
-// guard calls a function of gopacket and makes an error of its panic.
-func guard(f func() error) (err error) {
+// recovered calls a function of gopacket and makes an error of its panic.
+func recovered(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("malformed: %v", p)

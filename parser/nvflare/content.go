@@ -16,7 +16,7 @@ import (
 type content struct {
 	stream  *stream
 	off     int    // of the next byte in the stream
-	held    []byte // of a section's head, an id or a text
+	copied  []byte // of a section's head, an id or a text
 	section section
 	left    int // bytes of the section still to come
 	main    msgscan.Scanner
@@ -75,16 +75,16 @@ func (c *content) feed(b []byte) {
 		switch c.section {
 		case ofHead:
 			n = c.collect(b, sectionHead)
-			if len(c.held) == sectionHead {
+			if len(c.copied) == sectionHead {
 				c.open(c.stream.size - c.off - n)
 			}
 		case ofText, ofID:
-			want := min(c.left+len(c.held), maxText)
+			want := min(c.left+len(c.copied), maxText)
 			if c.section == ofID {
 				want = idLen
 			}
 			n = c.collect(b[:min(len(b), c.left)], want)
-			if c.left -= n; len(c.held) == want {
+			if c.left -= n; len(c.copied) == want {
 				c.text()
 			}
 		default:
@@ -99,24 +99,24 @@ func (c *content) feed(b []byte) {
 
 // collect gathers bytes until n are held, and returns how many of b it took.
 func (c *content) collect(b []byte, n int) int {
-	m := min(len(b), n-len(c.held))
-	c.held = append(c.held, b[:m]...)
+	m := min(len(b), n-len(c.copied))
+	c.copied = append(c.copied, b[:m]...)
 	return m
 }
 
 // close ends a section that is whole.
 func (c *content) close() {
 	if c.left == 0 && c.section != ofHead {
-		c.section, c.held = ofHead, c.held[:0]
+		c.section, c.copied = ofHead, c.copied[:0]
 	}
 }
 
 // open begins a section, whose head has come, and which rest bytes of the stream follow.
 func (c *content) open(rest int) {
 	x := c.stream
-	size := binary.BigEndian.Uint64(c.held[2:])
-	marker, kind := c.held[0], c.held[1]
-	c.held = c.held[:0]
+	size := binary.BigEndian.Uint64(c.copied[2:])
+	marker, kind := c.copied[0], c.copied[1]
+	c.copied = c.copied[:0]
 	c.section, c.left = ofOther, int(min(size, uint64(rest)))
 	if c.left == 0 {
 		c.section = ofHead
@@ -143,12 +143,12 @@ func (c *content) text() {
 		var v struct {
 			RefID string `json:"ref_id"`
 		}
-		if json.Unmarshal(c.held[idLen:], &v) == nil && v.RefID != "" && len(v.RefID) <= msgscan.MaxText && len(c.refs) < maxRefs {
+		if json.Unmarshal(c.copied[idLen:], &v) == nil && v.RefID != "" && len(v.RefID) <= msgscan.MaxText && len(c.refs) < maxRefs {
 			c.refs = append(c.refs, v.RefID)
 		}
 		c.section = ofOther
 	}
-	c.held = c.held[:0]
+	c.copied = c.copied[:0]
 }
 
 // body takes bytes of a section's body, at least one, and returns their number.
@@ -228,7 +228,7 @@ func (x *stream) announces() bool {
 
 // heldBytes returns about how many bytes c holds.
 func (c *content) heldBytes() int {
-	return cap(c.held) + c.main.Held() + c.item.Held() + len(c.announced.names)*(64+16+maxLabel)
+	return cap(c.copied) + c.main.Held() + c.item.Held() + len(c.announced.names)*(64+16+maxLabel)
 }
 
 // Text implements msgscan.Handler.

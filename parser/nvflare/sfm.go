@@ -33,7 +33,7 @@ type sfm struct {
 	pieces  bool // the sender may wait within a frame: long tensors are cut
 	streams streams
 
-	held     []byte // of the prefix and the header
+	copied   []byte // of the prefix and the header
 	header   int    // length of the header
 	left     int    // bytes of the payload still to come
 	frames   int    // that have begun
@@ -50,7 +50,7 @@ type sfm struct {
 
 // next classifies a prefix of b, of which sure bytes follow without an answer to the sender.
 func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
-	if s.left == 0 || len(s.held) > 0 {
+	if s.left == 0 || len(s.copied) > 0 {
 		n, err := s.begin(b)
 		return parser.Segment{Len: n}, err
 	}
@@ -93,7 +93,7 @@ func (s *sfm) greet(b []byte) bool {
 func (s *sfm) recognized() bool { return s.greeted > len(greeting) }
 
 // inside reports whether a frame has come in part.
-func (s *sfm) inside() bool { return s.left > 0 || len(s.held) > 0 }
+func (s *sfm) inside() bool { return s.left > 0 || len(s.copied) > 0 }
 
 // end ends a frame.
 func (s *sfm) end() {
@@ -107,14 +107,14 @@ func (s *sfm) end() {
 func (s *sfm) begin(b []byte) (n int, err error) {
 	for n < len(b) {
 		need := prefixLen
-		if len(s.held) >= prefixLen {
+		if len(s.copied) >= prefixLen {
 			need += s.header
 		}
-		m := min(need-len(s.held), len(b)-n)
-		s.held = append(s.held, b[n:n+m]...)
+		m := min(need-len(s.copied), len(b)-n)
+		s.copied = append(s.copied, b[n:n+m]...)
 		n += m
 		switch {
-		case len(s.held) < need:
+		case len(s.copied) < need:
 			return n, nil
 		case need == prefixLen:
 			if err := s.prefix(); err != nil {
@@ -132,10 +132,10 @@ func (s *sfm) begin(b []byte) (n int, err error) {
 
 // prefix reads the bytes before a header.
 func (s *sfm) prefix() error {
-	length, kind := int(binary.BigEndian.Uint32(s.held)), s.held[6]
-	s.header = int(binary.BigEndian.Uint16(s.held[4:]))
+	length, kind := int(binary.BigEndian.Uint32(s.copied)), s.copied[6]
+	s.header = int(binary.BigEndian.Uint16(s.copied[4:]))
 	switch {
-	case length < prefixLen+s.header, kind < typeData, kind > typeLast, s.held[7] != 0:
+	case length < prefixLen+s.header, kind < typeData, kind > typeLast, s.copied[7] != 0:
 		return fmt.Errorf("%w: length %d, header of %d bytes, type %d", errFrame, length, s.header, kind)
 	case s.frames == 0 && (kind != [2]byte{parser.Client: typeHello, parser.Server: typeReady}[s.side] || length > maxHello || length-prefixLen-s.header <= len(greeting)):
 		return fmt.Errorf("%w: the first one is neither HELLO nor READY, but type %d, of %d bytes", errFrame, kind, length)
@@ -147,9 +147,9 @@ func (s *sfm) prefix() error {
 // open begins the payload of a frame, whose header has come.
 func (s *sfm) open() {
 	s.frames++
-	kind, b := s.held[6], s.held[prefixLen:]
+	kind, b := s.copied[6], s.copied[prefixLen:]
 	if s.left == 0 {
-		s.held = s.held[:0]
+		s.copied = s.copied[:0]
 		return
 	}
 	if kind == typeData {
@@ -160,8 +160,8 @@ func (s *sfm) open() {
 			}
 		}
 	}
-	s.held = s.held[:0]
+	s.copied = s.copied[:0]
 }
 
 // Held returns about how many bytes are held.
-func (s *sfm) Held() int { return int(unsafe.Sizeof(*s)) + cap(s.held) + s.streams.held() }
+func (s *sfm) Held() int { return int(unsafe.Sizeof(*s)) + cap(s.copied) + s.streams.held() }

@@ -24,7 +24,7 @@ type webSocket struct {
 	upgrade *upgrade
 	head    http1.Collector
 	open    bool // the head has come
-	held    []byte
+	copied  []byte
 	left    int         // bytes of the payload still to come
 	mask    tensor.Mask // of the next bytes
 	masked  bool
@@ -105,9 +105,9 @@ func (w *webSocket) upgraded(head []byte) error {
 // header takes bytes of a WebSocket frame's header (RFC 6455, 5.2), and returns their number.
 func (w *webSocket) header(b []byte) (n int, err error) {
 	for n < len(b) {
-		w.held = append(w.held, b[n])
+		w.copied = append(w.copied, b[n])
 		n++
-		h := w.held
+		h := w.copied
 		if len(h) < 2 {
 			continue
 		}
@@ -141,7 +141,7 @@ func (w *webSocket) header(b []byte) (n int, err error) {
 		}
 		copy(w.mask[:], h[2+extended:])
 		w.whole = false
-		w.data, w.left, w.held = opcode < 8, size, w.held[:0]
+		w.data, w.left, w.copied = opcode < 8, size, w.copied[:0]
 		return n, nil
 	}
 	return n, nil
@@ -191,7 +191,7 @@ func (w *webSocket) Messages() (all, payloads int) { return w.frames.frames, w.f
 func (w *webSocket) Recognized() bool { return w.frames.recognized() }
 
 // Held implements parser.Sized.
-func (w *webSocket) Held() int { return w.frames.Held() + w.head.Held() + cap(w.held) }
+func (w *webSocket) Held() int { return w.frames.Held() + w.head.Held() + cap(w.copied) }
 
 var (
 	_ parser.Counter = (*webSocket)(nil)

@@ -107,8 +107,8 @@ func (p *Peer) cover(t frame.Tag, v *Put) (x cover, ok bool) {
 	return x, true
 }
 
-// worth returns the spans that are worth naming of n bytes, which are a value of block k. Where they leave much, what the value has in common with an earlier
-// one of the same block is not: the rest would no longer be coded as a difference to that.
+// worth returns the spans that are worth naming of the n bytes of a value of block k. If the spans leave more than an eighth of the bytes, the spans of earlier values of the
+// same block are not worth it: named, they would keep the rest of the value from being coded as a difference to the earlier value.
 func worth(spans []span, k blockKey, n int) []span {
 	left := n
 	for _, s := range spans {

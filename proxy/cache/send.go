@@ -20,13 +20,13 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 	slot, c := e.slot, w.config
 	chosen := w.codec(e, v, from)
 	how := "whole"
-	if slot.held {
+	if slot.peerHas {
 		how = "difference"
 	}
 	if from != nil {
 		how = "reverse"
 	}
-	slot.held = true
+	slot.peerHas = true
 	c.Metrics.SharedValue(how)
 	var declare []byte
 	if text := chosen.String(); text != slot.text {
@@ -88,7 +88,7 @@ func (w *writer) codec(e *entry, v *Put, from *copyOfSlot) codecs.Codec {
 		if w.config.drift.exact(slot.job, &slot.gauge) {
 			return w.exact(e)
 		}
-		if due := v.Choice.Flush > 0 && slot.lossy >= v.Choice.Flush; due || !slot.held && from == nil {
+		if due := v.Choice.Flush > 0 && slot.lossy >= v.Choice.Flush; due || !slot.peerHas && from == nil {
 			c, e.lost = w.config.Lossless, false
 		}
 	}

@@ -50,16 +50,16 @@ type writer struct {
 	kick    chan struct{}     // wakes control
 }
 
-// A writerSlot is a block of a tensor whose last value the peer holds. submit guards text, enc, held, lossy and reverse.
+// A writerSlot is a block of a tensor whose last value the peer holds. submit guards text, enc, peerHas, lossy and reverse.
 type writerSlot struct {
 	blockKey
-	coder coder.Slot
-	id    uint32
-	text  string // of the codec
-	enc   codecs.Encoder
-	copy  *reference.Copy
-	held  bool // the peer has a value of it
-	lossy int  // values that may have lost something since the last that did not
+	coder   coder.Slot
+	id      uint32
+	text    string // of the codec
+	enc     codecs.Encoder
+	copy    *reference.Copy
+	peerHas bool // the peer has a value of it
+	lossy   int  // values that may have lost something since the last that did not
 
 	gauge    gauge
 	measured int // values that may have lost something; changed in turn

@@ -46,24 +46,24 @@ type Shadow struct {
 	nap     func(time.Duration) // sleeps, or less if the Shadow ends
 	started time.Time
 
-	figures sync.Mutex // guards the sums of windows; senders never wait for it
-	mu      sync.Mutex // guards the fields below
-	known   lru.Cache[Identity, *window]
-	active  map[*window]struct{}
-	ending  []*window // that have ended, and may have lines
-	queued  int64     // bytes that wait or are being copied
-	demand  float64   // of the active windows: seconds of a core per second
-	held    int64     // bytes of Trials for the active windows
-	perByte float64   // seconds of a core per byte, for all candidates together
-	level   int       // windows that the tensor had had that was refused last; tensors that have had more wait for it
-	refused time.Time
-	stats   Stats
+	figures  sync.Mutex // guards the sums of windows; senders never wait for it
+	mu       sync.Mutex // guards the fields below
+	known    lru.Cache[Identity, *window]
+	active   map[*window]struct{}
+	ending   []*window // that have ended, and may have lines
+	queued   int64     // bytes that wait or are being copied
+	demand   float64   // of the active windows: seconds of a core per second
+	reserved int64     // bytes of Trials for the active windows
+	perByte  float64   // seconds of a core per byte, for all candidates together
+	level    int       // the fewest windows that a refused tensor has had; tensors that have had more wait for it
+	refused  time.Time
+	stats    Stats
 }
 
 // Stats counts a Shadow's own work.
 type Stats struct {
 	Spent   time.Duration // of one core
-	Values  int64         // that were coded by every candidate; others of the sample came when their window had ended, or over one of too many connections
+	Values  int64         // that every candidate has coded; others of the sample came after their window, or over a connection beyond the window's limit
 	Bytes   int64         // of these values
 	Dropped int64         // values of the sample for which there was no room in the queue
 	Queued  int64         // bytes of the sample that have not been coded yet

@@ -109,7 +109,8 @@ func (w *window) fold() {
 	w.accounts = nil
 }
 
-// sum returns the sums of a candidate over all pieces; of pieces some of which have settled, over these. Its Wire is that of pieces which were sampled alike, by their bytes.
+// sum returns the sums of a candidate over all pieces, or, once some pieces have settled, over the settled ones. A long tensor has windows on some pieces more often than
+// on others, so Wire is computed as if all pieces had been sampled alike: each piece's ratio counts by the piece's bytes.
 func (w *window) sum(candidate int) (sum Measure) {
 	pieces := make([]Measure, max(len(w.sums), w.at+1))
 	settled := false
@@ -187,7 +188,7 @@ func (s *Shadow) activate(w *window, now time.Time) bool {
 	w.demand = s.perByte * float64(w.n) / max(w.interval, 1e-3)
 	cost := s.cost(w)
 	// A window alone may ask for more than the share: its values are dropped as need be.
-	fits := len(s.active) == 0 || s.demand+w.demand <= s.config.Share && s.held+cost <= s.trialsMemory()
+	fits := len(s.active) == 0 || s.demand+w.demand <= s.config.Share && s.reserved+cost <= s.trialsMemory()
 	if !fits {
 		if !waits || w.windows < s.level {
 			s.level = w.windows
@@ -198,7 +199,7 @@ func (s *Shadow) activate(w *window, now time.Time) bool {
 	w.active = true
 	s.active[w] = struct{}{}
 	s.demand += w.demand
-	s.held += cost
+	s.reserved += cost
 	return true
 }
 
@@ -209,7 +210,7 @@ func (s *Shadow) retire(w *window) {
 	}
 	w.active = false
 	s.demand = max(0, s.demand-w.demand)
-	s.held -= s.cost(w)
+	s.reserved -= s.cost(w)
 	if w.whole {
 		w.windows, w.whole = w.windows+1, false
 		w.off, w.n = piece(&w.id, w.windows)
@@ -218,8 +219,8 @@ func (s *Shadow) retire(w *window) {
 	s.ending = append(s.ending, w)
 }
 
-// sweep retires the windows that are at their end: no value comes any more, or current, which may be nil, has counted enough and another tensor waits. It returns
-// the windows that have ended since it was called last.
+// sweep retires the windows that are at their end. A window ends if no value of its tensor comes any more. The window current, which may be nil, also ends if the windows take
+// too much time, or if it has counted enough and another tensor or another piece waits. sweep returns the windows that have ended since its last call.
 func (s *Shadow) sweep(current *window) (ended []*window) {
 	now := s.clock()
 	s.mu.Lock()

@@ -71,9 +71,9 @@ func (st *Stream) abort(code Code) {
 // letGo drops the bytes that are there to be read, since nobody will.
 func (st *Stream) letGo() {
 	st.unread(st.session.mem)
-	if st.held != nil { // the reader may still look at it: leave it to the garbage collector
-		st.session.mem.forget(st.held)
-		st.held = nil
+	if st.handed != nil { // the reader may still look at it: leave it to the garbage collector
+		st.session.mem.forget(st.handed)
+		st.handed = nil
 	}
 	st.recvCond.Broadcast()
 }

@@ -41,7 +41,7 @@ type recvHalf struct {
 	first, last *chunk   // contiguous, not read
 	early       []*chunk // beyond a gap, in order
 	earlyTiny   int      // number of early chunks of less than tiny bytes
-	held        *chunk   // the chunk that ReadChunk has handed out
+	handed      *chunk   // the chunk that ReadChunk has handed out
 
 	pos     uint64 // offset of the next byte that Read returns
 	have    uint64 // offset behind the last byte without a gap

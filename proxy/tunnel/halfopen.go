@@ -9,10 +9,13 @@ import (
 	"time"
 )
 
-// Connections that wait for their handshake to begin, and handshakes under way, each have half of a limit, and each source (an address; an
-// IPv6 network of 64 bits) has a limit in both. One too many ends another of the source that has most, since a source with many must not end the few of a far one: of
-// waiting connections any, and of handshakes the oldest, because an honest one takes two round trips, and others wait for their end. Of sources with equally many chance
-// names one, since the oldest would be the one with the longest round trip. The sources from which peers have come before are ended last.
+// A half-open connection waits for its handshake to begin, or its handshake is under way. Each of these two groups has half of a limit, and within each group each source (an
+// address; an IPv6 network of 64 bits) has a limit.
+//
+// A connection beyond a limit takes the place of another one. The source with most connections loses it, so that a source with many cannot end the few of a far source. Among
+// sources with equally many, chance picks the source: the oldest connection would be the one with the longest round trip. A waiting connection is picked by chance as well.
+// Of handshakes the oldest is picked: an honest handshake takes two round trips, and an attacker's may wait for ever. Sources from which peers have come before lose
+// connections last.
 const (
 	maxHalfOpenSource = 64
 	maxProved         = 8 // sources of a peer that has come from them, the last ones

@@ -55,7 +55,7 @@ func (st *Stream) ReadChunk() ([]byte, error) {
 	}
 	ch := st.first
 	st.shift()
-	st.held = ch
+	st.handed = ch
 	b := ch.bytes()
 	st.consumed(len(b))
 	return b, nil
@@ -81,9 +81,9 @@ func (st *Stream) WriteTo(w io.Writer) (n int64, err error) {
 
 // readable waits until there is something to read. The lock is held.
 func (st *Stream) readable() error {
-	if st.held != nil {
-		st.session.mem.put(st.held)
-		st.held = nil
+	if st.handed != nil {
+		st.session.mem.put(st.handed)
+		st.handed = nil
 	}
 	for {
 		switch {

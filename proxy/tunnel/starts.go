@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// A handshake costs about 0.5 ms of processor time over TLS, of which the host that begins it needs to spend next to none, because it can send the same first message
-// again and again. So handshakes begin at a rate. Chance names the next source with some to begin, and the next of that source's connections: the far end of the oldest
-// would be about to give up. Sources from which peers have come before have a rate of their own. A connection asks for its start with its first byte, so that one that
-// says nothing begins no handshake.
+// A handshake over TLS costs this host about 0.5 ms of processor time. It costs the other host next to nothing, because that host can send the same first message again and
+// again. So handshakes begin at a limited rate.
+//
+// Chance picks the source whose handshake begins next, and the connection of that source. The oldest connection would be a bad pick: its far end is about to give up. Sources
+// from which peers have come before have a rate of their own. A connection asks for its start with its first byte, so a silent connection begins no handshake.
 const (
 	handshakesFirst   = 64                    // at once
 	handshakesEvery   = 5 * time.Millisecond  // after these
