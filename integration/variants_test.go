@@ -20,10 +20,10 @@ func variantsJob(t *testing.T, environment, variants string, args ...string) tes
 }
 
 // variants are the ways to use DDP of torch_variants.py, but for the ones that fork or execute a program.
-const variants = "zero,powersgd,postlocal,groups,alike,accumulate,unused,normalized,half,uneven"
+const variants = "zero,powersgd,postlocal,groups,alike,accumulate,unused,normalized,half,empty,uneven"
 
 // Jobs shard their optimizer, sum by a communication hook, have several process groups, accumulate gradients, leave parameters unused, normalize over all
-// ranks, are of bfloat16, or have fewer batches at one rank. Losslessly all end with the weights of a direct run.
+// ranks, are of bfloat16, have a bucket without elements, or fewer batches at one rank. Losslessly all end with the weights of a direct run.
 func TestVariantsEndAsDirectly(t *testing.T) {
 	t.Parallel()
 	job := variantsJob(t, "torch215", variants)
@@ -46,7 +46,7 @@ func TestVariantsAreProved(t *testing.T) {
 		args, under                 []string
 	}{
 		{name: "in one process", environment: "torch215", variants: variants},
-		{name: "in processes that fork", environment: "torch113", variants: "workers,restart,uneven", args: []string{"--fork"},
+		{name: "in processes that fork", environment: "torch113", variants: "workers,restart,empty,uneven", args: []string{"--fork"},
 			under: []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -14,6 +14,9 @@ type Calls interface {
 	// elements, may be left out. If answered is false nobody knows whether the process has called anything with this tag, for example while the process that probes is stopped: Of
 	// appends nothing, and the calls of other tags stay valid.
 	Of(dst []Call, tag uint32) (calls []Call, answered bool)
+	// Proved says that the connection's messages have agreed with the calls, and that one of the calls proves a gradient. A parser says so at the first
+	// such sum of a direction.
+	Proved()
 	// Contradicted says that the connection carries something else than the process has called; reason is one line. It ends the
 	// proof for the process, for as long as that lives: from then on Of returns dst as it is, on each of the process's connections.
 	// The first reason for a process must be logged and counted.

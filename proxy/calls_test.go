@@ -50,6 +50,7 @@ func (c *callsOf) Of(dst []parser.Call, _ uint32) ([]parser.Call, bool) {
 	return append(dst, parser.Call{Source: uint64(c.app), Buffer: uint64(c.far.Port())}), true
 }
 
+func (*callsOf) Proved()             {}
 func (*callsOf) Contradicted(string) {}
 
 // The parsers of each proxy are given the calls of the app beside it, which is named by its socket.

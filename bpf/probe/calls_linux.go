@@ -42,7 +42,7 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 		switch {
 		case err == nil:
 			from := len(dst)
-			if dst = state.appendCall(dst, i, &call); nowhere(dst[from:]) {
+			if dst = state.appendCall(dst, i, &call); nowhere(dst[from:]) && !isEmpty(&call) {
 				return dst, errRelease
 			}
 		case !errors.Is(err, ebpf.ErrKeyNotExist):
@@ -61,6 +61,20 @@ var errRelease = errors.New("probe: DistributedDataParallel sums a bucket whose 
 func nowhere(layouts []Call) bool {
 	return !slices.ContainsFunc(layouts, func(c Call) bool { return !c.Bucket || c.Elements != NoElements })
 }
+
+// isEmpty reports whether a layout shows a tensor without elements, as that of a bucket whose parameters have none. Such a sum sends nothing. Where one layout keeps the
+// number of elements another one may have the offset in the memory, which is zero, so that the rest has to be a bucket's too.
+func isEmpty(c *probeCall) bool {
+	for _, s := range c.Sums {
+		if s.Elements == 0 && s.Storage != 0 && s.Op <= OpAverage && slices.Contains(floatTypes[:], s.Type) {
+			return true
+		}
+	}
+	return false
+}
+
+// floatTypes are c10::ScalarType of float16, float32, float64 and bfloat16.
+var floatTypes = [...]uint8{5, 6, 7, 15}
 
 // changing is CHANGING of probe.c.
 const changing = 1

@@ -124,6 +124,28 @@ func TestUnknownRelease(t *testing.T) {
 	}
 }
 
+// A bucket without elements, which sends nothing, ends no proof, in whatever layout it is read.
+func TestEmptyBucket(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	for _, r := range releases {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			j := built(t, r).start(t)
+			rank := j.find(p)
+			j.do("tensor 7 %d 0 7", 0x7f0000009000) // float64
+			j.do("announce 7")
+			if c := j.call(j.do("reduce 0 7 0")); !c.Bucket || c.Elements != NoElements {
+				t.Errorf("the empty bucket: %+v", c)
+			}
+			j.do("announce 1")
+			if c := j.call(j.do("reduce 0 1 0")); !c.Bucket || c.Elements != 1001 || rank.Ended() != "" {
+				t.Errorf("the bucket after it: %+v, ended by %q", c, rank.Ended())
+			}
+		})
+	}
+}
+
 // A group that is reconfigured counts its tags anew, among other members: it is as a new group.
 func TestReconfiguredGroup(t *testing.T) {
 	t.Parallel()

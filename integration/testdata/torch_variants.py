@@ -294,6 +294,23 @@ class Half(Plain):
         return images.bfloat16(), labels
 
 
+class WithEmpty(nn.Module):
+    """A net beside a parameter without elements, whose type gives it a bucket of its own. Its sum sends nothing."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self.empty = nn.Parameter(torch.empty(0, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.net(x) + self.empty.sum().float()
+
+
+class Empty(Plain):
+    def make(self):
+        return WithEmpty(super().make())
+
+
 class Uneven(Plain):
     """The last rank has fewer batches. In the steps that it lacks DDP's join has it sum zeros, in memory that is no bucket's."""
 
@@ -361,7 +378,7 @@ class Restart(Plain):
 
 VARIANTS = {
     "plain": Plain, "zero": Zero, "powersgd": PowerSGD, "postlocal": PostLocal, "groups": Groups, "alike": Alike, "accumulate": Accumulate, "unused": Unused,
-    "normalized": Normalized, "half": Half, "uneven": Uneven, "workers": Workers, "restart": Restart,
+    "normalized": Normalized, "half": Half, "empty": Empty, "uneven": Uneven, "workers": Workers, "restart": Restart,
 }
 
 

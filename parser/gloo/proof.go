@@ -19,6 +19,8 @@ const (
 	// maxCandidates and maxBuffers bound the groups and the buckets that one direction remembers.
 	maxCandidates = 1 << 12
 	maxBuffers    = 1 << 12
+	// maxElements bounds the elements of a sum. A call of more has none as far as is known, or its layout is wrong.
+	maxElements = 1 << 40
 )
 
 // A proof compares the all-reduces of one direction with the calls of the process that sends them. The process group of a
@@ -27,6 +29,7 @@ const (
 // agree on it.
 type proof struct {
 	calls      parser.Calls // nil: nobody sees the calls
+	proved     bool         // a call has proved a gradient
 	ended      bool         // the wire has contradicted the calls
 	candidates map[uint64]*candidate
 	agreeing   []*candidate // candidates that have explained an all-reduce and are not ruled out
@@ -144,6 +147,10 @@ func (p *proof) judge(tag uint32, first int, r *ranks) called {
 	if missing && v.verdict != callNoSum {
 		v.verdict = callUnclear
 	}
+	if v.verdict == callBucket && !p.proved {
+		p.proved = true
+		p.calls.Proved()
+	}
 	return v
 }
 
@@ -198,7 +205,6 @@ func (p *proof) silence(x *candidate) bool {
 // fitOf reports whether a call can be the all-reduce whose first message, of some rank, has that length.
 func fitOf(x *candidate, c parser.Call, first int, r *ranks) (f fit, ok bool) {
 	f = fit{candidate: x, Call: c}
-	const maxElements = 1 << 40
 	if c.Elements <= 0 || c.Elements > maxElements {
 		f.opaque = true
 		return f, c.Elements == 0 && c.Caller == parser.Somebody
@@ -320,7 +326,7 @@ func (p *proof) replaces(b *calledBucket, tag uint32) bool {
 			return false
 		}
 		for _, c := range calls {
-			summed[c.Buffer] = summed[c.Buffer] || c.Caller == parser.DDPReducer // others' tensors may lie where the earlier bucket lay
+			summed[c.Buffer] = summed[c.Buffer] || c.Caller == parser.DDPReducer && c.Elements <= maxElements // others' tensors, and buckets without elements, may lie where the earlier bucket lay
 		}
 	}
 	for buffer, other := range p.buckets {

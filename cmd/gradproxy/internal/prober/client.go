@@ -33,7 +33,8 @@ type Client struct {
 type Process struct {
 	client *Client
 	sight
-	ended atomic.Pointer[string]
+	proved atomic.Bool
+	ended  atomic.Pointer[string]
 }
 
 // Pid returns the number of the prober's process.
@@ -153,6 +154,12 @@ func (p *Process) Counts() (probe.Counts, error) {
 	}
 	return decodeCounts(body)
 }
+
+// Prove notes that messages of the process have agreed with its calls, which prove gradients.
+func (p *Process) Prove() { p.proved.Store(true) }
+
+// Proved reports whether Prove was called.
+func (p *Process) Proved() bool { return p.proved.Load() }
 
 // End ends the proof for as long as the process lives. It reports whether this is the first reason.
 func (p *Process) End(reason string) bool { return p.ended.CompareAndSwap(nil, &reason) }

@@ -54,6 +54,7 @@ type counted interface {
 	Pid() int
 	Name() string
 	Ended() string // "": it has not
+	Proved() bool  // messages of a connection have agreed with the calls, which prove gradients
 	Counts() (probe.Counts, error)
 }
 
@@ -234,7 +235,7 @@ func (p *probed) count(process counted) {
 	p.calls.Add(float64(now.Reduces - was.Reduces))
 	p.calls.Add(float64(now.Others - was.Others))
 	p.buckets.Add(float64(now.Buckets - was.Buckets))
-	verdict, ended := verdictOn(now), process.Ended()
+	verdict, ended := verdictOn(now, process.Proved()), process.Ended()
 	if ended != "" {
 		verdict = unproved
 	}
@@ -259,11 +260,13 @@ const (
 	unprovedCode  = "a process's sums are not proved to be gradients: its own code calls them"
 )
 
-// verdictOn returns the log's words on the proof by a process's calls; "": too few are known.
-func verdictOn(c probe.Counts) string {
+// verdictOn returns the log's words on the proof by a process's calls; "": too few are known, or no message has agreed with them yet. proved: some have.
+func verdictOn(c probe.Counts, proved bool) string {
 	switch {
-	case c.Buckets > 0:
+	case proved:
 		return provedBuckets
+	case c.Buckets > 0:
+		return ""
 	case c.ReducerBuckets >= enough:
 		return unprovedHook
 	case c.Others >= enough:
@@ -347,6 +350,13 @@ func (p *probed) miss(f *failure) {
 	if text := f.err.Error(); p.unseen[f.pid] != text {
 		p.unseen[f.pid] = text
 		p.log.Info("a process's collectives are not seen, and not proved to be gradients", "pid", f.pid, "err", f.err)
+	}
+}
+
+// Proved implements parser.Calls.
+func (c *calls) Proved() {
+	if process := c.process.Load(); process != nil {
+		process.Prove()
 	}
 }
 

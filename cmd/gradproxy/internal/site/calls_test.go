@@ -69,6 +69,7 @@ type stuck struct{ asked, answer chan struct{} }
 func (*stuck) Pid() int      { return 1 }
 func (*stuck) Name() string  { return "stuck" }
 func (*stuck) Ended() string { return "" }
+func (*stuck) Proved() bool  { return false }
 
 func (s *stuck) Counts() (probe.Counts, error) {
 	close(s.asked)
@@ -110,6 +111,7 @@ type unprovedProcess struct{ ended string }
 func (*unprovedProcess) Pid() int        { return 1 }
 func (*unprovedProcess) Name() string    { return "python" }
 func (u *unprovedProcess) Ended() string { return u.ended }
+func (*unprovedProcess) Proved() bool    { return true }
 func (*unprovedProcess) Counts() (probe.Counts, error) {
 	return probe.Counts{Reduces: 3, Buckets: 2}, nil
 }
@@ -162,16 +164,22 @@ func TestSearchEndsWithItsConnection(t *testing.T) {
 	}
 }
 
+// The log says that calls prove gradients once messages have agreed with them, and not for their number.
 func TestVerdicts(t *testing.T) {
-	for want, c := range map[string]probe.Counts{
-		"":            {Reduces: 3, Others: 3},
-		provedBuckets: {Reduces: 40, Buckets: 1, ReducerBuckets: 40},
-		unprovedHook:  {Reduces: 40, ReducerBuckets: 40},
-		unprovedFSDP:  {Reduces: 40, Others: 80},
-		unprovedCode:  {Reduces: 40},
+	for _, c := range []struct {
+		counts probe.Counts
+		proved bool
+		want   string
+	}{
+		{probe.Counts{Reduces: 3, Others: 3}, false, ""},
+		{probe.Counts{Reduces: 40, Buckets: 1, ReducerBuckets: 40}, true, provedBuckets},
+		{probe.Counts{Reduces: 400, Buckets: 400, ReducerBuckets: 400}, false, ""},
+		{probe.Counts{Reduces: 40, ReducerBuckets: 40}, false, unprovedHook},
+		{probe.Counts{Reduces: 40, Others: 80}, false, unprovedFSDP},
+		{probe.Counts{Reduces: 40}, false, unprovedCode},
 	} {
-		if got := verdictOn(c); got != want {
-			t.Errorf("%+v: %q, want %q", c, got, want)
+		if got := verdictOn(c.counts, c.proved); got != c.want {
+			t.Errorf("%+v, proved %v: %q, want %q", c.counts, c.proved, got, c.want)
 		}
 	}
 }

@@ -44,6 +44,9 @@ func (c *Calls) Of(dst []parser.Call, tag uint32) (calls []parser.Call, answered
 	return dst, true
 }
 
+// Proved implements parser.Calls.
+func (*Calls) Proved() {}
+
 // Contradicted ends the proof.
 func (c *Calls) Contradicted(string) {
 	c.mu.Lock()
