@@ -10,24 +10,20 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/gradproxy/gradproxy/parser"
+	sim "github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// This file writes the bytes of ps-lite's nodes, by hand and not with the parser's own code.
+// The bytes of ps-lite's nodes are those of package pslitesim, which a test there compares with recorded ones. This file writes two things by hand, since no node
+// of the simulation does: frames with flags that libzmq does not set in a message, and BytePS's dialect (pack, and the name before an answer).
 
-// hello returns a greeting and READY, as libzmq writes them.
+// hello returns a greeting and READY.
 func hello(minor byte, socket, identity string) []byte {
-	b := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, byte(len(identity) + 1), 0x7f, 3, minor}, "NULL"...)
-	b = append(b, make([]byte, 64-len(b))...)
-	ready := append([]byte{5}, "READY"...)
-	for _, p := range [][2]string{{"Socket-Type", socket}, {"Identity", identity}} {
-		ready = append(append(ready, byte(len(p[0]))), p[0]...)
-		ready = append(binary.BigEndian.AppendUint32(ready, uint32(len(p[1]))), p[1]...)
-	}
-	return append(b, zframe(4, ready)...)
+	return zmtp.Hello(zmtp.Socket{Type: socket, Identity: identity, Minor: minor})
 }
 
-// zframe returns a frame. A long body makes it LONG, as in libzmq.
+// zframe returns a frame with any flags. A long body makes it LONG, as in libzmq.
 func zframe(flags byte, body []byte) []byte {
 	if len(body) > 255 {
 		flags |= 2
@@ -42,16 +38,7 @@ func zframe(flags byte, body []byte) []byte {
 }
 
 // multipart returns a message of these frames.
-func multipart(frames ...[]byte) (b []byte) {
-	for i, f := range frames {
-		more := byte(1)
-		if i == len(frames)-1 {
-			more = 0
-		}
-		b = append(b, zframe(more, f)...)
-	}
-	return b
-}
+func multipart(frames ...[]byte) []byte { return zmtp.AppendMessage(nil, frames...) }
 
 // appendInt appends a field of an int32, sign-extended to 64 bits as Protocol Buffers do.
 func appendInt(b []byte, number protowire.Number, v int64) []byte {
@@ -71,39 +58,29 @@ func bit(b bool) int64 {
 
 // proto returns a meta of dmlc/ps-lite.
 func (m meta) proto() []byte {
-	b := appendInt(nil, 1, int64(m.head))
+	x := sim.Meta{Head: m.head, Request: m.request, Push: m.push, Pull: m.pull, SimpleApp: m.simple, AppID: m.app, CustomerID: m.customer,
+		Timestamp: m.timestamp, Priority: -3}
 	if m.command != 0 {
-		c := appendInt(nil, 1, int64(m.command))
+		x.Control = &sim.Control{Command: int32(m.command)}
 		for _, n := range m.nodes {
-			p := appendInt(nil, 1, int64(n.role()))
-			p = appendInt(p, 2, int64(n.id))
-			p = appendBytes(p, 3, []byte(n.host))
-			p = appendInt(appendInt(p, 4, int64(n.port)), 5, bit(n.recovery))
-			c = appendBytes(c, 2, appendInt(p, 10, 0))
+			x.Control.Nodes = append(x.Control.Nodes,
+				sim.NodeInfo{Role: sim.Role(n.role()), ID: int32(n.id), Hostname: n.host, Port: int32(n.port), Recovery: n.recovery})
 		}
-		b = appendBytes(b, 3, c)
 	}
-	b = appendInt(appendInt(appendInt(b, 4, bit(m.request)), 5, bit(m.push)), 6, bit(m.simple))
-	b = appendInt(appendInt(b, 7, int64(m.app)), 8, int64(m.timestamp))
-	if m.frames > 0 {
-		var types []byte
-		for _, t := range m.types[:m.frames] {
-			types = protowire.AppendVarint(types, uint64(t))
-		}
-		b = appendBytes(b, 9, types)
+	for _, t := range m.types[:m.frames] {
+		x.DataTypes = append(x.DataTypes, int32(t))
 	}
-	b = appendInt(b, 10, int64(m.customer))
-	return appendInt(appendInt(b, 12, bit(m.pull)), 13, -3)
+	return x.Append(nil)
 }
 
 func (n node) role() int {
 	switch {
 	case n.id == scheduler:
-		return 2
+		return int(sim.Scheduler)
 	case worker(n.id):
-		return 1
+		return int(sim.Worker)
 	}
-	return 0
+	return int(sim.Server)
 }
 
 // pack returns a meta of BytePS.

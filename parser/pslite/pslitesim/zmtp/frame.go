@@ -133,11 +133,7 @@ func (c *Conn) WriteMessages(messages [][][]byte) error {
 	from := 0 // of c.small, not yet in pieces
 	for _, m := range messages {
 		for i, body := range m {
-			var flags byte
-			if i < len(m)-1 {
-				flags = flagMore
-			}
-			c.small = appendHeader(c.small, flags, len(body))
+			c.small = appendHeader(c.small, moreOf(i, m), len(body))
 			if len(body) < largeBody {
 				c.small = append(c.small, body...)
 				continue
@@ -149,6 +145,22 @@ func (c *Conn) WriteMessages(messages [][][]byte) error {
 	c.pieces = append(c.pieces, c.small[from:])
 	out := c.pieces // WriteTo consumes it
 	return c.flush(&out)
+}
+
+// AppendMessage appends a message of at least one frame, as WriteMessages writes it, for tests of readers.
+func AppendMessage(b []byte, frames ...[]byte) []byte {
+	for i, body := range frames {
+		b = append(appendHeader(b, moreOf(i, frames), len(body)), body...)
+	}
+	return b
+}
+
+// moreOf returns the flag MORE for all frames of a message but the last.
+func moreOf(i int, frames [][]byte) byte {
+	if i < len(frames)-1 {
+		return flagMore
+	}
+	return 0
 }
 
 // write writes b, which is not part of a message.

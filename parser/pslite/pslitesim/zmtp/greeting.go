@@ -58,11 +58,17 @@ func (c *Conn) handshake(own Socket) error {
 		}
 	}
 	c.Peer.Minor = peer[signatureLen+1]
-	if err := c.write(appendCommand(nil, "READY", ready(own))); err != nil {
+	if err := c.write(readyFrame(own)); err != nil {
 		return err
 	}
 	return c.readReady()
 }
+
+// Hello returns all bytes that a peer sends before its first message, for tests of readers: the greeting, and READY.
+func Hello(own Socket) []byte { return append(greeting(own), readyFrame(own)...) }
+
+// readyFrame returns the frame of the command READY.
+func readyFrame(own Socket) []byte { return appendCommand(nil, "READY", ready(own)) }
 
 // greeting returns the 64 bytes.
 func greeting(own Socket) []byte {
