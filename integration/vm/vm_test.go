@@ -17,11 +17,9 @@ import (
 
 // Both kinds of virtual machine run a program; here it is this test's own binary.
 func TestGuest(t *testing.T) {
+	require.Long(t)
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			if k.name == "qemu" {
-				require.Long(t)
-			}
 			m := named(t, k.name)
 			if u, ok := m.(*uml); ok {
 				require.Named(t, "uml", u.starts(), "a processor without AMX, on which user-mode Linux 6.1 starts")
@@ -60,6 +58,7 @@ func TestInside(t *testing.T) {
 
 // A guest whose time is over ends by itself.
 func TestGuestEndsItself(t *testing.T) {
+	require.Long(t)
 	m := choose(t, "")
 	_, dir := Guest{Timeout: time.Second}.job(t, m, "sleep", []string{"600"})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only if the test fails
@@ -80,6 +79,7 @@ func TestGuestDiesWithItsTest(t *testing.T) {
 		Run(t, "sleep", "600")
 		t.Fatal("has slept")
 	}
+	require.Long(t)
 	m := choose(t, "")
 	own := t.TempDir() // on the command line of all processes of the guest
 	test := exec.Command(os.Args[0], "-test.run=^TestGuestDiesWithItsTest$")

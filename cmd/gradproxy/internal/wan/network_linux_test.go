@@ -126,6 +126,7 @@ func carry(t *testing.T, n *Network, from, to int, addr netip.Addr, bytes int) t
 
 // Sites without a link reach each other through the one between, on IPv4 and IPv6, and both links count the bytes.
 func TestSitesReachEachOther(t *testing.T) {
+	t.Parallel()
 	n := up(t, "name: star\nsites: [{name: hub}, {name: a}, {name: b}]\nlinks: [{from: a, to: hub}, {from: hub, to: b}]\n")
 	const bytes = 100_000
 	for i, addr := range n.plan.Sites[2].Addresses {
@@ -174,6 +175,7 @@ links:
 
 // A trace changes the link while it is up: nothing passes, and then everything.
 func TestLinksFollowTheirTraces(t *testing.T) {
+	t.Parallel()
 	n := up(t, `name: trace
 sites: [{name: a}, {name: b}]
 links: [{from: a, to: b, there: {loss: 100%, trace: [{at: 500ms, loss: 0%}]}}]
@@ -207,6 +209,7 @@ links: [{from: a, to: b, there: {loss: 100%, trace: [{at: 500ms, loss: 0%}]}}]
 
 // An order changes a link that is up, for a time or until it is taken back, under a trace that goes on meanwhile.
 func TestOrdersChangeLinks(t *testing.T) {
+	t.Parallel()
 	n := up(t, "name: order\nsites: [{name: a}, {name: b}]\nlinks: [{from: a, to: b, delay: 1ms}]\n")
 	now := func() (there, back string) {
 		r, err := n.Report()
