@@ -121,7 +121,7 @@ func reaches(listener netip.AddrPort, local func() ([]net.Addr, error), a netip.
 
 // isLocal reports whether an address is one of this host's. Where the host does not tell its addresses, any might be one.
 func isLocal(a netip.Addr, local func() ([]net.Addr, error)) bool {
-	if a.IsLoopback() { // all of 127.0.0.0/8, of which interfaces list one
+	if a.IsLoopback() { // all of 127.0.0.0/8, though interfaces list one address
 		return true
 	}
 	addrs, err := local()

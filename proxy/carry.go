@@ -135,7 +135,7 @@ func (p *Proxy) resumed(c *path.Conn, stream Stream) *path.Conn {
 
 // sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried; 0: the kernel chooses. An
 // app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the kernel's memory for TCP is one for the
-// whole host. So the buffers of all connections together are bounded by memory, of which each of the first few has an equal part.
+// whole host. So memory bounds the buffers of all connections together, and each of the first few has an equal part of it.
 func sendBuffer(memory, connections int64) int {
 	const few, minimum, maximum = 64, 64 << 10, 4 << 20
 	n := memory / max(connections+1, few) / 2 // the kernel doubles it, for its own needs

@@ -8,8 +8,8 @@
 // learns; choose asks the policy, the residuals and the value cache; encode and decode ask the coder.
 //
 // Each direction has a sender (package path/send) beside the app that writes and a receiver (package path/receive) beside the app that
-// reads. Only the sender decides. Frames say how it has coded the bytes, and the receiver does the reverse. The rooms, of which each may
-// use the ones below it:
+// reads. Only the sender decides. Frames say how it has coded the bytes, and the receiver does the reverse. A room may
+// use the rooms below it:
 //
 //	proxy          accept, serve, carry, dial, drain, metrics; connection.go puts the two directions together
 //	quota          the parts of processors and memory that each peer's connections and their parsers get

@@ -122,7 +122,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// openResults lists the results of openings, and spentOf the things of which a parser may cost too much.
+// openResults lists the results of openings, and spentOf the resources that a parser may take too much of.
 var (
 	openResults = []string{"ok", "direct", "peer down", "app left", "no answer", "failed", "denied", "refused", "unreachable", "taken over"}
 	spentOf     = []string{"time", "memory"}
@@ -351,7 +351,7 @@ func (m *Metrics) Drifts(job string) {
 	}
 }
 
-// Doubted counts a job of which one sum is no gradient.
+// Doubted counts a job that has a sum which is no gradient.
 func (m *Metrics) Doubted(reason string) {
 	if m != nil {
 		m.doubted.WithLabelValues(reason).Inc()

@@ -108,7 +108,7 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 }
 
 const (
-	openAgain   = 10 * time.Millisecond // the pause before an opening of which nothing had left is tried on the next session
+	openAgain   = 10 * time.Millisecond // the pause before an opening is tried on the next session, if nothing of it had left
 	directAfter = 3 * time.Second       // so that a restart of this proxy, whose peers are there, sends nothing in the clear
 	holdNoted   = time.Second           // how long a connection waits before the log says so: the first session comes sooner as a rule
 )

@@ -43,7 +43,7 @@ func (c *Contribution) Lost(before, after *Sample) {
 	}
 }
 
-// Judge compares the Contribution with the result, of which the same elements are given.
+// Judge compares the Contribution with the same elements of the result.
 func (c *Contribution) Judge(result *Sample) Verdict {
 	var up, down, there, lost int
 	var own, change, product, norm float64

@@ -27,7 +27,7 @@ func Keep(d DType, kept, block []byte) {
 	}
 }
 
-// compareKept compares block with the last value, of which kept holds the kept bytes, and then keeps block in kept. If kept has the
+// compareKept compares block with the last value, whose kept bytes are in kept, and then keeps block in kept. If kept has the
 // wrong length there is nothing to compare, and kept stays as it is.
 func compareKept(d DType, block, kept []byte) (change, bool) {
 	switch {

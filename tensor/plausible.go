@@ -64,8 +64,8 @@ func (t *Trust) judge(c change, ok bool) bool {
 	return false
 }
 
-// Plausible reports whether block looks like the next sum of gradients after a last value, of which kept holds the bytes that Keep kept, with no
-// regard to trust; ok is false if there is nothing to compare, as Judge says. It changes neither.
+// Plausible reports whether block looks like the next sum of gradients after a last value, without
+// regard to trust. kept holds the bytes that Keep kept of the last value; ok is false if there is nothing to compare, as Judge says. It changes neither.
 func Plausible(d DType, block, kept []byte) (plausible, ok bool) {
 	c, ok := compareKept(d, block, bytes.Clone(kept))
 	return ok && c.plausible(), ok

@@ -100,7 +100,7 @@ type Placement struct {
 	Offsets []int    // elements of the model before the message's first: one of them is right
 }
 
-// Judge returns the verdict on a block of the message, of which the content check has said v. The block, which begins off bytes after the message's first, is no
+// Judge returns the verdict on a block of the message, for which the content check has said v. The block, which begins off bytes after the message's first, is no
 // gradient if it is like the weights, and earlier values were not: they have earned trust.
 func (p *Placement) Judge(v Verdict, d DType, block []byte, off int) Verdict {
 	if (v == Fits || v == Outlier || v == Near) && p.Alike(d, block, off) {

@@ -21,10 +21,10 @@ type Link struct {
 	Shared *Bottleneck   // passed first, as are other links' packets; nil: none. Not for Wires
 }
 
-// MinQueue is the smallest queue of a path of which none is stated, in bytes.
+// MinQueue is the smallest queue, in bytes, of a path without a stated queue.
 const MinQueue = 256 << 10
 
-// DefaultQueue returns the queue of a path of which none is stated, in bytes: one bandwidth-delay product of rate, in bytes
+// DefaultQueue returns the queue, in bytes, of a path without a stated queue: one bandwidth-delay product of rate, in bytes
 // per second, and rtt, the rule of thumb of Villamizar and Song (High Performance TCP in ANSNET, 1994), but at least MinQueue.
 func DefaultQueue(rate int64, rtt time.Duration) int {
 	return max(MinQueue, int(float64(rate)*rtt.Seconds()))

@@ -9,7 +9,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	scale  4 bytes, a little-endian float32, at least 0 and at most the largest float32 / 128 (int4: / 8)
 //	int8   a byte a value: q in two's complement, -127..127

@@ -72,7 +72,7 @@ func (k *inserter) turns(x []float32, signs []uint16, key uint64, stride, runs, 
 	}
 }
 
-// kernel inserts a tile of each run, and again so many rounds, each of which begins step on.
+// kernel inserts a tile of each run, and again so many rounds. Each round begins step on.
 func (k *inserter) kernel(x *float32, signs *uint16, rounds int, key uint64, stride, runs, step int) {
 	c, up := uint64(len(k.row)), uint64(31-k.r)
 	if k.tier < simd.AVX512 {

@@ -84,7 +84,7 @@ func mediansPlain(dst []float32, rows [][]int32, from int) {
 
 func median3(a, b, c int32) int32 { return max(min(a, b), min(max(a, b), c)) }
 
-// median5 drops the least and the largest of four, neither of which is the median of five, and takes the median of the rest.
+// median5 drops the least and the largest of four, since neither can be the median of five, and takes the median of the rest.
 func median5(a, b, c, d, e int32) int32 {
 	low, high := max(min(a, b), min(c, d)), min(max(a, b), max(c, d))
 	return median3(low, high, e)

@@ -18,7 +18,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter, with d the least power of two of at least as many:
+// For each block of values (the last one may be shorter), with d the least power of two of at least as many:
 //
 //	c      4 bytes, a little-endian float32, at least 0 and at most the largest float32 / d: S/√d
 //	seed   4 bytes, little-endian

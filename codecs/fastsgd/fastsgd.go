@@ -18,7 +18,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	d       unsigned LEB128: the number of values sent; 0 ends the block
 //	sum     8 bytes, a little-endian float64: the sum of all magnitudes, rounded up; negative if L is 0 in place of 1

@@ -43,7 +43,7 @@ const (
 	maxTrips    = 6    // doublings of them
 	goodAfter   = 256  // measurements that undo a doubling
 
-	everyFirst  = 16 // encodings, each of which is measured; then one in so many
+	everyFirst  = 16 // encodings that are all measured; then one in so many
 	measured    = 8
 	sampleRun   = 16 // elements side by side in a sample,
 	sampleMin   = 4  // how many such runs a sample has,

@@ -21,7 +21,7 @@
 //
 // # Wire
 //
-// For each block of d values, of which the last may be shorter, unisp has count, keys and values as in package topk, with
+// For each block of d values (the last one may be shorter), unisp has count, keys and values as in package topk, with
 // the values g_i/kappa. A block of gspar has:
 //
 //	form  1 byte: 0 hybrid, 1 dense

@@ -11,7 +11,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	top    2 bytes, a little-endian int16: log2 of the largest magnitude, rounded, -149 to 127; -150 for a block of
 //	       zeros, which has nothing else

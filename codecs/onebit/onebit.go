@@ -13,7 +13,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	high   4 bytes, a little-endian float32, finite and at least 0: the mean of the values that are not negative, 0 if none is
 //	low    4 bytes, the same of minus the negative values

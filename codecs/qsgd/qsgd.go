@@ -19,7 +19,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	norm    4 bytes, a little-endian float32, at least 0 and at most half of the largest
 //	levels  -s to s, in one of two codings:

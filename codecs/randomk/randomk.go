@@ -12,7 +12,7 @@
 //
 // # Wire
 //
-// For each block of n values, of which the last may be shorter; count, which does not travel, is k·n rounded to the
+// For each block of n values (the last one may be shorter); count, which does not travel, is k·n rounded to the
 // nearest, and at least 1:
 //
 //	state   8 bytes, little-endian: of the generator

@@ -35,7 +35,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	form     1 byte: 0 all values are 0, and the block ends; 1 lists; 2 a map; 3 joint; 4 joint, with zeros
 //	salt     1 byte, of the sketches' hash functions

@@ -14,7 +14,7 @@
 //
 // # Wire
 //
-// For each block of n values, of which the last may be shorter:
+// For each block of n values (the last one may be shorter):
 //
 //	bitmap  ceil(n/8) bytes: bit i%8 of byte i/8, from the lowest, is 1 if value i is sent; bits beyond the last are 0
 //	values  the sent values, 4 bytes each, little-endian float32; 2 if they travel as bfloat16 or float16

@@ -16,7 +16,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	M        4 bytes, a little-endian float32, finite and at least 0
 //	quartic  p = ceil(values/5) bytes, less than 243: byte j is a·81 + b·27 + c·9 + d·3 + e of values j, p+j, 2p+j, 3p+j and

@@ -16,7 +16,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	s        4 bytes, a little-endian float32, finite and at least 0
 //	ternary  2 bits a value, ceil(values/4) bytes: value i in byte i/4, at bit 2·(i mod 4) from the lowest, is 0, 1 for s or

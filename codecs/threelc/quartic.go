@@ -3,8 +3,8 @@ package threelc
 // QuarticLen returns the number of bytes that the quartic encoding of n values takes.
 func QuarticLen(n int) int { return quarticLen(n) }
 
-// Quartic sets dst, which has QuarticLen(len(x)) bytes, to the quartic encoding (section 3.2) of x, each value of which is
-// -M, 0 or M, without zero-run encoding: for the paper's baseline that quantizes another way.
+// Quartic sets dst, which has QuarticLen(len(x)) bytes, to the quartic encoding (section 3.2) of x, without zero-run
+// encoding. Each value of x is -M, 0 or M: for the paper's baseline that quantizes another way.
 func Quartic(dst []byte, x []float32, M float32) { quantize(dst, x, threshold(M)) }
 
 // Unquartic sets x, of at most 5·len(src) values, to the values of a quartic encoding: -M, 0 and M, M at least 0. It returns false if

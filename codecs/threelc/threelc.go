@@ -22,7 +22,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	M     4 bytes, a little-endian float32, finite and at least 0
 //	runs  the zero-run encoding of the p = ceil(values/5) quartic bytes of the block. Byte j is a·81 + b·27 + c·9 + d·3 + e

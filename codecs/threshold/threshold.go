@@ -9,7 +9,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter, count, keys and values as in package topk.
+// For each block of values (the last one may be shorter), count, keys and values as in package topk.
 //
 // # Bounds
 //

@@ -11,7 +11,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	count   an unsigned varint: the number of values sent
 //	keys    their positions in the block, ascending, in the Rice code of package keys

@@ -12,7 +12,7 @@
 //
 // # Wire
 //
-// For each block of values, of which the last may be shorter:
+// For each block of values (the last one may be shorter):
 //
 //	step   4 bytes, a little-endian float32, at least 0
 //	low    2 bytes, little-endian: how many steps below 0 the lowest level is, at most 2^bits - 1

@@ -23,7 +23,7 @@ const maxBlock = 16 << 20
 const maxPacket = 1 << 20
 
 // blocks hands out a pcapng file block by block, after it has checked the lengths within: pcapgo allocates by them. It
-// also notes each interface's link type, of which pcapgo keeps the low 8 bits only.
+// also notes each interface's link type, since pcapgo keeps only its low 8 bits.
 type blocks struct {
 	src   *bufio.Reader
 	order binary.ByteOrder

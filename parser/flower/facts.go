@@ -47,7 +47,7 @@ func parseID(b []byte) (id objectID, ok bool) {
 	return id, err == nil
 }
 
-// A place says which part of which array an object is.
+// A place says which array an object belongs to, and which part of that array it is.
 type place struct {
 	array uint64 // names the array
 	chunk int    // number of the part

@@ -28,7 +28,7 @@
 //     message, as the tree of objects told it before: the same in each round and, from the server, for all nodes. From a node, Base is the
 //     node's, so that a chunk which it sends again, since no answer came in time, is the value that the peer has.
 //   - Tensors are said to repeat where the same bytes may cross again: a model goes to several clients, a call of the Fleet API whose answer does not come is made again, by gRPC or by
-//     Flower (flwr/supercore/retry), and nodes pull the same objects to judge a model and to train it. Results in a Join are not: the call is one stream, of which gRPC
+//     Flower (flwr/supercore/retry), and nodes pull the same objects to judge a model and to train it. Results in a Join are not: the call is one stream, and gRPC
 //     sends nothing again once it has an answer, and a client that connects anew is asked for another result.
 //
 // # Limits

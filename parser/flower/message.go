@@ -87,7 +87,7 @@ func (c *call) message(side parser.Side, size int) *message {
 	return m
 }
 
-// Next classifies a prefix of b, the next bytes of the message, of which sure bytes follow without an answer to the sender.
+// Next classifies a prefix of b, the next bytes of the message. sure is how many bytes, from b's first on, the sender writes without waiting for an answer.
 func (m *message) Next(b []byte, sure int) parser.Segment {
 	left := m.scan.Emitting()
 	if left == 0 {

@@ -4,7 +4,7 @@ package gloo
 // learnt, or the sequence would be a hundred steps long.
 //
 // A step of several equal layers with something after them has the same all-reduces. If its layers passed for one tensor, the residual of one layer would be added to another one. But
-// FSDP gathers all weights in each step, and tags count all collectives, of which at least as many must be others as there are all-reduces.
+// FSDP gathers all weights in each step, and tags count all collectives, so at least as many of the counted ones must be others as there are all-reduces.
 // Gathers before the first layer, or of the last one's weights, have tags too. So an all-reduce is extra if the two around it are as far apart by their
 // tags as the same two in another step, apart from the extra itself, and no two of a step are as far apart: between steps FSDP gathers the weights of the whole model, and so
 // at least once for each all-reduce of the step. Short collectives, such as gathers of objects beside an extra sum, do not count.
@@ -64,7 +64,7 @@ func (c *counted) noteExtra(j, k int) {
 	}
 }
 
-// repeating returns the indices of the all-reduces up to i that are not extra, of which i is the last; nil: none is.
+// repeating returns the indices of the all-reduces up to i that are not extra; i is the last of them. nil: none are.
 func (c *counted) repeating(i int) []int {
 	if c.extras == 0 {
 		return nil

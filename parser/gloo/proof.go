@@ -13,7 +13,7 @@ const (
 	// calls of a group that were under way when the process began to be watched are not known, and another group's with the
 	// same tags could pass for them.
 	armed = 2
-	// patience is the number of all-reduces in a row of which a group that has explained others has no call of a known size, before it
+	// patience is the number of all-reduces in a row for which a group that has explained others may have no call of a known size, before it
 	// is ruled out. A call may have been forgotten. For other groups it is armed.
 	patience = 8
 	// maxCandidates and maxBuffers bound the groups and the buckets that one direction remembers.
@@ -44,8 +44,8 @@ type proof struct {
 // A candidate is a process group, in one layout of the process's objects.
 type candidate struct {
 	agreed   int    // all-reduces that passed whole as the group has called them
-	silent   int    // all-reduces in a row of which it has no call of a known size, though another group has
-	seen     uint32 // tag of the last all-reduce of which it has a call
+	silent   int    // all-reduces in a row for which it has no call of a known size, though another group has
+	seen     uint32 // tag of the last all-reduce for which it has a call
 	ruledOut bool
 }
 
@@ -313,7 +313,7 @@ func (p *proof) bucketOf(c *parser.Call, tag uint32) *calledBucket {
 	return b
 }
 
-// replaces reports whether a bucket of which this is the second value has taken the place of an earlier one: that was not summed
+// replaces reports whether a bucket that has its second value now has taken the place of an earlier bucket: the earlier one was not summed
 // since the first value. DistributedDataParallel makes its buckets anew after the first step, or the second one, or never,
 // and what a bucket has lost by then would never be made up for. So a bucket lasts from its second value on if it
 // has taken the place of another one, and else from its third.

@@ -15,7 +15,7 @@
 //
 //	Service.Speaks(path)        of the first call: is this connection the framework's at all?
 //	Service.Call(path, stream)  a request has begun; it returns a Call, or nil if nobody reads its messages
-//	Call.Message(head)          a message begins: of which side, how long; it returns a Message, or nil if nobody reads it
+//	Call.Message(head)          a message begins: its side, its length; it returns a Message, or nil if nobody reads it
 //	Message.Next(b, sure)       the message's next bytes, as they come, for it to classify; nothing is buffered
 //	Message.End()               its last byte has come
 //

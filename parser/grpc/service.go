@@ -45,7 +45,7 @@ type Head struct {
 
 // A Message reads one message.
 type Message interface {
-	// Next classifies a prefix of b, at least one byte of it: the message's next bytes, of which there is at least one, and none beyond its end. sure is how many bytes of the
+	// Next classifies a prefix of b, at least one byte of it: the message's next bytes, and none beyond its end. sure is how many bytes of the
 	// message, from b's first on, are sure to follow without an answer to the sender, since they lie in one frame. Next must neither modify nor retain b. How the message is
 	// cut into calls must not change the class of any byte.
 	Next(b []byte, sure int) parser.Segment

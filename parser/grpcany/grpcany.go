@@ -73,7 +73,7 @@ func (c *call) Message(h grpc.Head) grpc.Message {
 	if h.Number > 0 && c.facts.numbered(methodKey{c.method, h.From}) {
 		number = h.Number
 	}
-	m := new(message) // of which nothing is left when its call is over, in order or not
+	m := new(message) // nothing is left of it when its call is over, in order or not
 	m.begin(c, h.From, number, h.Len)
 	return m
 }

@@ -185,7 +185,7 @@ func (d *Direction) enter() {
 	}
 }
 
-// fragment takes bytes of a header block, all of which are copied if they are not whole yet.
+// fragment takes bytes of a header block. It copies all of them if the block is not whole yet.
 func (d *Direction) fragment(b []byte) {
 	k := &d.block
 	last := len(b) == d.frame.rest && d.frame.has(flagEndHeaders)

@@ -48,7 +48,7 @@ type sfm struct {
 	at, size int
 }
 
-// next classifies a prefix of b, of which sure bytes follow without an answer to the sender.
+// next classifies a prefix of b. sure is how many bytes, from b's first on, the sender writes without waiting for an answer.
 func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
 	if s.left == 0 || len(s.copied) > 0 {
 		n, err := s.begin(b)

@@ -13,7 +13,7 @@ import (
 // small is the length, in bytes, up to which an Exchange is tried truncated at every point.
 const small = 4 << 10
 
-// Run checks the parsers of a protocol, of which fresh makes a new value, on each of the exchanges between the ends of
+// Run checks the parsers of a protocol, whose values fresh makes, on each of the exchanges between the ends of
 // conn: how a stream is cut into calls changes the class of no byte; calls neither modify nor retain their argument;
 // segments are within bounds; nothing is left behind when a stream stops anywhere. Truncation is tried at every point of
 // exchanges of up to 4 KiB and at points chosen at random of longer ones; the seed is logged.

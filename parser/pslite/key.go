@@ -37,7 +37,7 @@ func place(host netip.Addr, number int) uint64 {
 	return mix.Words(placeOfNode, xxhash.Sum64(a[:]), uint64(number))
 }
 
-// An identity holds the facts of which a key is made.
+// An identity holds the facts that make a key.
 type identity struct {
 	direction kind   // push, pull or answer
 	worker    uint64 // its id, or a number in its place

@@ -25,7 +25,7 @@ type pushKey struct{ life, key uint64 }
 // pushes counts the pushes of one key within a life.
 type pushes struct {
 	count uint32
-	last  [4]int32 // timestamps of the last ones, the next of which replaces last[count%4]
+	last  [4]int32 // timestamps of the last ones; the next one replaces last[count%4]
 }
 
 // note takes note of a push. It returns the number of the push, from 1 on, and whether it is a repetition: ps-lite sends

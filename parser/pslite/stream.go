@@ -67,7 +67,7 @@ type message struct {
 	lens   lens
 }
 
-// maxHeld bounds, in bytes, a frame that is understood only whole, and of which a copy is kept: a meta, READY.
+// maxHeld bounds, in bytes, a frame that is understood only whole, so that a copy of it is kept: a meta, READY.
 const maxHeld = 1 << 20
 
 // errBroken says that a stream of messages holds other bytes.

@@ -53,7 +53,7 @@ func Explain(t *proxy.TensorInfo, lossy func(codec string) bool) Explanation {
 	return e
 }
 
-// noRule explains a tensor of which the policy says nothing.
+// noRule explains a tensor that no rule of the policy names.
 func noRule(t *proxy.TensorInfo, e Explanation) Explanation {
 	switch t.Role {
 	case "gradient":

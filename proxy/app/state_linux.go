@@ -22,7 +22,7 @@ const (
 // A tcpState is the kernel's state of a connection.
 type tcpState uint8
 
-// reset reports whether the kernel holds for closed a connection of which this process has closed neither end.
+// reset reports whether the kernel takes a connection for closed though this process has closed neither end.
 func (s tcpState) reset() bool { return s == tcpClose }
 
 // halfClosed reports whether the app's FIN has come.
@@ -90,7 +90,7 @@ func Taken(c syscall.Conn) (n uint64) {
 	return n
 }
 
-// ClosedByReset reports whether the kernel holds for closed a connection of which this process has closed neither end.
+// ClosedByReset reports whether the kernel takes a connection for closed though this process has closed neither end.
 func ClosedByReset(c syscall.Conn) (closed bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {

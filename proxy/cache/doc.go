@@ -10,7 +10,7 @@
 //
 //	Room      = the bytes of values that the other may put here; the first frame
 //	Forget    = numbers of values that no Ref will name any more
-//	Evict     = slots of which no difference will come any more, so that their copies may go
+//	Evict     = slots that no difference will name any more, so that their copies may go
 //	Delivered = pairs of a connection and how many Refs more were delivered on it; 0: the connection has ended here
 //
 // and Want, Kept and Seen, for values that predict the opposite direction (reverse.go, and counterpart.go for the side that keeps them). So the writer knows the content of

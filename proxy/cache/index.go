@@ -90,7 +90,7 @@ func (p *place) move(to place) {
 	p.entry.followers[p] = struct{}{}
 }
 
-// maxSkipped is the most bytes between two spans of which the second goes on where the first ended: the rest of an element.
+// maxSkipped is the most bytes between two spans, where the second goes on where the first ended: the rest of an element.
 const maxSkipped = 16
 
 // goesOn returns the bytes of b that are the next ones of the value, or begin a little later in it.

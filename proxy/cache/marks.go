@@ -52,7 +52,7 @@ func window(b []byte) (h uint64) {
 	return h
 }
 
-// appendMark appends a mark, unless it is too near the last of marks, of which there is one.
+// appendMark appends a mark, unless it is too near the last of marks, which must not be empty.
 func appendMark(marks []mark, m mark) []mark {
 	if m.at < marks[len(marks)-1].at+markApart {
 		return marks

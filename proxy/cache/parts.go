@@ -51,7 +51,7 @@ func (p *Peer) PutParts(t frame.Tag, v Put, cuts []int) (parts []frame.Part, ok 
 	return parts, ok
 }
 
-// A cover is the spans of bytes, each of which has a ref.
+// A cover is the spans of bytes. Each span has a ref.
 type cover struct {
 	writer *writer
 	list   []span
@@ -141,7 +141,7 @@ func (p *Peer) gap(t frame.Tag, v *Put, from, to int, marks []mark) []span {
 	return []span{{from, to - from, e, 0}}
 }
 
-// marksWithin returns the marks of the bytes between two offsets of b, of which all marks are known.
+// marksWithin returns the marks of the bytes between two offsets of b. marks are all marks of b.
 func marksWithin(b []byte, marks []mark, from, to int) []mark {
 	if from == 0 && to == len(b) {
 		return marks

@@ -86,13 +86,13 @@ type Stats struct {
 	Room, Used          int64  // bytes that the peer grants, and that its store takes as far as this side knows
 	Pending             int    // Refs that were not delivered yet
 	Referring           int    // connections that have carried Refs, and have not ended at the peer
-	Reverse             int    // slots of which a value was a difference to one of the peer
+	Reverse             int    // slots that had a value coded as a difference to a value of the peer
 	Ahead               uint64 // values of a slot that the peer codes against and has not seen, at most
 	Storing             bool   // the peer has a value stream here
 	StoreEpoch          uint64 // its number
 	Entries             int    // values in the store
 	Stored              int64  // bytes that the store takes
-	Kept                int    // slots of the store of which the peer keeps earlier values
+	Kept                int    // slots of the store whose earlier values the peer keeps
 	Lingering, Received int64  // bytes of lost streams' values that are being delivered; number of the last value that was stored
 }
 

@@ -32,7 +32,7 @@ const (
 	SumLen = 4
 )
 
-// Summable reports whether a block's CRC-32 can be kept if its elements change: there are enough, and the last ones, of which bits are inverted, are finite numbers.
+// Summable reports whether a block's CRC-32 can be kept if its elements change: there are enough, and the last ones, whose bits are inverted, are finite numbers.
 func Summable(d tensor.DType, block []byte) bool {
 	size := d.Size()
 	if !d.Float() || len(block) < SumElements*size {

@@ -111,7 +111,7 @@ func (f *Flow) settle(s *Size, err error) error {
 	return err
 }
 
-// Close ends the flow and returns its sizes. A value of which the end was not sent travels verbatim.
+// Close ends the flow and returns its sizes. A value whose end was not sent travels verbatim.
 func (f *Flow) Close() (Sizes, error) {
 	if f.last == nil {
 		return f.sizes, nil

@@ -29,7 +29,7 @@ func Inherit(l *net.TCPListener, target netip.AddrPort, places Places, log *slog
 	return &Forward{target: target, places: places, log: orDiscard(log), listener: l}
 }
 
-// Listener returns the listener, on another descriptor of which connections wait once Serve has ended.
+// Listener returns the listener. Once Serve has ended, connections wait on another descriptor of it.
 func (f *Forward) Listener() *net.TCPListener { return f.listener }
 
 // Reopened returns a Forward like f with another listener.

@@ -342,7 +342,7 @@ func isRefusal() []expr.Any {
 // Flags of TCP.
 const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
 
-// flags matches packets of which these four flags are as given.
+// flags matches packets by the given values of these four flags.
 func flags(f byte) []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},

@@ -67,7 +67,7 @@ func (p Ports) String() string {
 type Plan struct {
 	Table    string           // name of the inet table
 	Networks []netip.Prefix   // destinations that are redirected to the proxy, none inside another: see Merge
-	Ports    Ports            // destination ports, of which 22 is never taken
+	Ports    Ports            // destination ports; 22 is never taken
 	Tunnels  []netip.AddrPort // the peers' tunnel addresses, never taken
 	Listen4  uint16           // the proxy's listener for IPv4; 0: no IPv4
 	Listen6  uint16           // the same for IPv6

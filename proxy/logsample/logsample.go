@@ -81,7 +81,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// Flush passes at once the newest record of each kind of which some were left out.
+// Flush passes at once the newest record of each kind that had records left out.
 func (h *Handler) Flush() { h.kinds.flush() }
 
 type kind struct {

@@ -52,7 +52,7 @@ type waiter struct {
 const (
 	// Spare is the bytes that a connection may hold in each direction beside the budget.
 	Spare = 32 << 10
-	// peerShare bounds the bytes that a peer's connections hold: four fifths of a budget of which nobody else has anything.
+	// peerShare bounds the bytes that a peer's connections hold: four fifths of a budget if nobody else holds any of it.
 	peerShare = 4
 	// Wait is how long a block waits for memory that others hold.
 	Wait = 2 * time.Minute

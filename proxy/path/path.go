@@ -88,7 +88,7 @@ type Values interface {
 	Ready() bool
 	// Put has the peer hold a value and returns its name. fresh: the peer did not hold it yet. !ok: the block must travel by itself.
 	Put(conn frame.Tag, v cache.Put) (r frame.ValueRef, fresh, ok bool)
-	// PutParts has the peer hold a value, and returns the parts of held values, and others, that the value is made of, none of which goes beyond one of cuts.
+	// PutParts has the peer hold a value, and returns the parts of held values, and others, that the value is made of. No part goes beyond one of cuts.
 	// !ok: the bytes must travel by themselves.
 	PutParts(conn frame.Tag, v cache.Put, cuts []int) (parts []frame.Part, ok bool)
 	// Await returns the bytes of a value that the peer has put, or is about to. gone ends the wait. The caller must not change

@@ -1,6 +1,6 @@
 // Package policy chooses how a tensor travels: which codec, or none, and why.
 //
-// A Policy is a list of rules of which the first that matches wins, and lossless coding where none does. Whatever a
+// A Policy is a list of rules. The first rule that matches wins; where none does, coding is lossless. Whatever a
 // rule says, loss is possible only where the parser has proof of the role, or the user's word for the sums of a job: a lossy codec on anything but a gradient,
 // an aggregate whose job opts in, or, by a rule that names state, its difference to the value that the receiver holds, becomes
 // lossless.
@@ -92,9 +92,9 @@ type Rule struct {
 	// gradients alone: other tensors that come to the rule lose nothing.
 	NoFeedback bool
 
-	// FlushEvery is the number of values of a tensor of which one travels exactly, with the whole residual added; 0: none.
-	// It brings replicas together that add up the values that they receive, and no others. For state it is the number of
-	// values of which one arrives exactly as it is.
+	// FlushEvery is N if one of N values of a tensor travels exactly, with the whole residual added; 0: none does.
+	// It brings replicas together that add up the values that they receive, and no others. For state, one of N values
+	// arrives exactly as it is.
 	FlushEvery int
 }
 

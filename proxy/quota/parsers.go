@@ -33,7 +33,7 @@ func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn
 	}
 }
 
-// newParsers returns the parsers of a connection's two directions, each of which tries all protocols.
+// newParsers returns the parsers of a connection's two directions. Each parser tries all protocols.
 func newParsers(protocols []parser.Protocol, c parser.Conn, recognized func(string)) (own, other parser.Parser) {
 	var fromClient, fromServer []parser.Parser
 	for _, protocol := range protocols {

@@ -31,7 +31,7 @@ type Dense struct {
 	last     []byte             // the kept part of the last value (tensor.Keep), as far as it came
 	controls []feedback.Control // of the blocks that begin in each span
 	values   int                // that have come
-	blocks   []denseBlock       // of which last holds a value: in order, without overlap
+	blocks   []denseBlock       // the blocks that field last holds a value of: in order, without overlap
 }
 
 // A denseBlock is a block's place in its tensor, in bytes, and whether its values look like a gradient's.
@@ -57,7 +57,7 @@ func denseCost(d tensor.DType, size int) int64 {
 	return 4*int64(size/d.Size()) + int64(tensor.KeptSize(d, size)) + 32*int64(maxBlocks(size)) + int64(histories*tensor.HistorySize) + 32*int64(spans(size)) + 512
 }
 
-// controlSpan is how many bytes of a tensor have one Control, of which the blocks that begin there are encoded under it.
+// controlSpan is how many bytes of a tensor have one Control. The blocks that begin there are encoded under it.
 const controlSpan = 256 << 10
 
 func spans(size int) int { return size/controlSpan + 1 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minLarge is the fewest bytes of memory for which large pages are asked: two pages, of which one is whole wherever they begin.
+// minLarge is the fewest bytes of memory for which large pages are asked: two pages, so that one is whole wherever the memory begins.
 const minLarge = 4 << 20
 
 // largePages asks the kernel to back v with large pages, and returns v: coders run through such memory with each value, and the

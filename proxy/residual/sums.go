@@ -25,7 +25,7 @@ type input struct {
 	number int
 }
 
-// Put notes a message, of which sample is a sample. If there are too many, a message that waits in vain makes room, or this one is not noted.
+// Put notes a message. sample is a sample of it. If there are too many, a message that waits in vain makes room, or this one is not noted.
 func (s *Sums) Put(job *Job, t tensor.Tensor, sample *tensor.Contribution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -115,7 +115,7 @@ func (x *item) take(hold int, b []byte) {
 	x.pieces = append(x.pieces, Piece{n, hold})
 }
 
-// forget gives up a value of which bytes are missing.
+// forget gives up a value that lacks bytes.
 func (c *Conn) forget(x *item) {
 	delete(c.under, x.tensor.Key)
 	x.shadow.release(x, false)

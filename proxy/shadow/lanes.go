@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// maxLanes bounds the connections of a window at a time, for each of which a Trial keeps some kilobytes.
+	// maxLanes bounds the connections of a window at a time. A Trial keeps some kilobytes for each.
 	maxLanes = 32
 	// silent is how long no value of a connection may come until others take its place.
 	silent = 30 * time.Second

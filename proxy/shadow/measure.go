@@ -7,7 +7,7 @@ type Measure struct {
 	Raw, Wire int64
 	Early     int64         // of Raw, bytes of values that came while the residual was still growing
 	Coding    time.Duration // of one core
-	Measured  int           // blocks of which the next two are the sums
+	Measured  int           // blocks whose sums are the next two
 	Error     float64       // norm of a block's loss over the norm of the value that was encoded
 	Residual  float64       // norm of a block's residual over the norm of its value
 	Behind    int           // blocks that travelled exactly since receivers were too far behind

@@ -37,7 +37,7 @@ const (
 	pieceSize = 256 << 10
 	// tooMuch is how many times its share the windows may ask for, until some end early.
 	tooMuch = 1.25
-	// maxPieceSums bounds the pieces of which sums are kept apart.
+	// maxPieceSums bounds the pieces whose sums are kept apart.
 	maxPieceSums = 16
 	// maxKnown bounds the tensors that are remembered. Of a job with more the others are not sampled.
 	maxKnown = 1 << 12

@@ -47,7 +47,7 @@ const (
 	idleEvery  = 2 * time.Second
 )
 
-// A datagramLink is a Link over packets that are encrypted and authenticated, and of which some are lost, by a datagram.Engine.
+// A datagramLink is a Link over encrypted and authenticated packets, some of them lost, by a datagram.Engine.
 type datagramLink struct {
 	net.Conn // the handshake's: it closes, and says when the other end has. Data comes by take
 	writer   packetWriter

@@ -51,7 +51,7 @@
 // Fields that are not known are skipped, and so are bytes behind the known part of one. Both sides use the
 // newest version that both speak. The dialer sends HELLO; the acceptor HELLO and READY; the dialer READY.
 //
-// The connection that carries the records is behind the interface Transport, of which TLS over TCP is one implementation (tls.go).
+// The connection that carries the records is behind the interface Transport. TLS over TCP is one implementation (tls.go).
 // The records of a carrier that are for streams need not arrive in the order in which they left; see Link.
 //
 // # Streams
@@ -114,7 +114,7 @@
 // them to it.
 //
 // These three types are one state under one lock. A session lists its carriers and its streams. A stream that has bytes to send, or room to grant, enters the
-// session's queues and wakes a carrier. A carrier takes streams from these queues, notes which bytes of which stream left on it, and gives them back when it is
+// session's queues and wakes a carrier. A carrier takes streams from these queues, notes for each stream which bytes left on it, and gives them back when it is
 // lost. An interface between two of the types would have a method for each of these steps, would be called with the lock held, and would hide nothing.
 //
 //	record, hello, ids, errors, transport          the wire, and the interface of a carrier's connection; tls, dtls and their files are below it

@@ -32,7 +32,7 @@ var errLongHandshake = errors.New("more bytes than a handshake takes")
 // bounds that. RFC 6347, 4.1.2.7: invalid records are discarded.
 type recordGate struct {
 	*udp.Conn
-	secured atomic.Bool // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, of which the end is under the key
+	secured atomic.Bool // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, whose end is under the key
 	settled atomic.Bool // and there
 	bytes   int         // of the handshake
 	pieces  int

@@ -62,7 +62,7 @@ type sealer struct {
 	data  [dtlsHeader]byte
 }
 
-// record encrypts a record in place: a header, of which the first byte counts, and its content. The memory behind it must have room for the tag.
+// record encrypts a record in place: a header, whose first byte counts, and its content. The memory behind it must have room for the tag.
 func (s *sealer) record(b []byte) (sealed []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (w *replayWindow) has(number uint64) bool {
 	return w.bits[number/64%uint64(len(w.bits))]>>(number%64)&1 == 1
 }
 
-// add notes a number, of which has is false.
+// add notes a number for which has is false.
 func (w *replayWindow) add(number uint64) {
 	if number >= w.next {
 		from := (w.next + 63) / 64 // the first word that no number below next shares

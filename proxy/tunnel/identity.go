@@ -85,7 +85,7 @@ func (s *identityStore) load() error {
 	return nil
 }
 
-// revocations reads the revocation lists, each of which one of the authorities must have signed. A list whose next update is due counts
+// revocations reads the revocation lists. One of the authorities must have signed each list. A list whose next update is due counts
 // as well: ending all tunnels for it would harm jobs more than the list can help.
 func (s *identityStore) revocations(authorities []byte) (map[revocation]bool, error) {
 	if s.files.CRL == "" {

@@ -10,7 +10,7 @@ import "time"
 // kernel here has taken the answers meanwhile. A long path has as long as its round trips take (LinkState.Patience). Where
 // something on the way answers in the place of the other host, only deadAfter shows the outage.
 type outage struct {
-	began    time.Time // of the last sign of life; zero: there is no outage, and none of which the end is to be said
+	began    time.Time // of the last sign of life; zero: there is no outage, nor one whose end is to be said
 	over     time.Time // of the first sign of life after it; zero: it lasts
 	replayed uint64    // bytes that had been sent again to the peer before it
 	lost     int       // carriers lost during it

@@ -15,7 +15,7 @@ import (
 // bring every record that a Link takes, or end the Link; recover the losses of its network; control congestion; and
 // keep the records secret and unaltered.
 type Transport interface {
-	// Dial opens a connection to address, "host:port", of which nothing need be proved yet. An error that wraps
+	// Dial opens a connection to address, "host:port". It need not have proved the other end's identity yet. An error that wraps
 	// a *net.DNSError makes the tunnel dial the address that it reached last instead.
 	Dial(ctx context.Context, address string) (net.Conn, error)
 
@@ -107,11 +107,11 @@ var errNoIdentity = errors.New("the transport has proved no identity")
 // handshakeWithin bounds each wait for the other end until a Link is there, and when it ends.
 const handshakeWithin = 5 * time.Second
 
-// rotateRecords is how many records a carrier may receive, each of which may have taken a record of the transport's cipher. See RFC 8446,
+// rotateRecords is how many records a carrier may receive. Each may have taken a record of the transport's cipher. See RFC 8446,
 // 5.5.
 const rotateRecords = 1 << 24
 
-// rotateForged is how many records a carrier over datagrams may refuse that are not authentic, each of which is a guess: RFC 9147, section 4.5.3,
+// rotateForged is how many records a carrier over datagrams may refuse that are not authentic. Each is a guess: RFC 9147, section 4.5.3,
 // allows 2^36.
 const rotateForged = 1 << 35
 

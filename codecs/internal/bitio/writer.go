@@ -7,7 +7,7 @@ import "encoding/binary"
 // A Writer appends bits to a slice of bytes. The zero Writer appends to nil.
 type Writer struct {
 	buf  []byte
-	bits uint64 // the latest Write's end in its low bits, of which used are not in buf yet; above them anything
+	bits uint64 // the latest Write's end in its low bits; used of these bits are not in buf yet; above them anything
 	used uint   // 0 to 64
 }
 

@@ -65,7 +65,7 @@ type entry struct {
 	known  bool
 }
 
-// Init makes c the optimal code of an alphabet of len(counts) symbols of which symbol s occurs counts[s] times. One that does
+// Init makes c the optimal code of an alphabet of len(counts) symbols. Symbol s occurs counts[s] times. One that does
 // not occur has no word. It panics if there are more than MaxSymbols or they occur more than 2^39 times together.
 func (c *Code) Init(counts []uint32) {
 	if len(counts) > MaxSymbols {

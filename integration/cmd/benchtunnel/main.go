@@ -26,7 +26,7 @@
 //
 // Rows without a bar are figures beside: of plain TCP, of other proxies and of other stacks, in the same run.
 //
-// A rate is the median over the rounds, in each of which all ways take turns. The link, all sites and the proxies share this
+// A rate is the median over the rounds. In each round all ways take turns. The link, all sites and the proxies share this
 // machine's processors.
 package main
 

@@ -59,7 +59,7 @@ var (
 	ownDTLS   = stack{"dtls", 64 << 10, connectOwn}
 	quicGo    = stack{"quic-go", 64 << 10, connectQUIC}
 	pionSCTP  = stack{"pion-sctp", 64 << 10, connectSCTP}
-	pionPlain = stack{"pion-dtls", 1350, connectPion} // datagrams, of which some are lost
+	pionPlain = stack{"pion-dtls", 1350, connectPion} // datagrams; some are lost
 )
 
 // keys are the certificates of two sites, a and b.

@@ -37,7 +37,7 @@ type row struct {
 	Carrier  string   `json:"carrier,omitempty"` // of real processes
 	Faults   []string `json:"faults"`
 	Streams  int      `json:"streams"`
-	Complete int      `json:"complete"`         // streams of which both directions arrived whole
+	Complete int      `json:"complete"`         // streams whose two directions arrived whole
 	Reset    int      `json:"reset"`            // the others
 	Bytes    int      `json:"bytes"`            // that arrived at apps
 	Sums     int      `json:"sums,omitempty"`   // all-reduces that were compared; of real processes

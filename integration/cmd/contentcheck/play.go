@@ -46,7 +46,7 @@ type message struct {
 	dec    codecs.Decoder
 }
 
-// newSender returns the sender of a rank of two, whose ring has four segments of which it sends two. first has the weights that the job broadcasts before the first
+// newSender returns the sender of a rank of two. Their ring has four segments; each rank sends two. first has the weights that the job broadcasts before the first
 // step, if it does: the sender's rank is not on the wire, so that a message may lie at two places in them.
 func newSender(rank, size int, codec codecs.Codec, first []byte) (*sender, error) {
 	s := &sender{store: residual.New(1<<30, residual.Events{})}

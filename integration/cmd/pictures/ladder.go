@@ -23,7 +23,7 @@ func (w wan) lossy() (gradients, both string) {
 	return gradients, both
 }
 
-// servers3LC is the way of servertable of which the pages show the savings: pushes and pulls by 3LC.
+// servers3LC is the way of servertable whose savings the pages show: pushes and pulls by 3LC.
 const servers3LC = "3lc+3lc"
 
 // A rung is a step of the ladder: the role of tensors, the part that they may lose, and the saving of a job.
@@ -34,7 +34,7 @@ type rung struct {
 	class            string
 }
 
-// The ways of the ring of which the pages show the savings: 3LC for gradients, and int4 for sums as well.
+// The ways of the ring whose savings the pages show: 3LC for gradients, and int4 for sums as well.
 const (
 	ringGradients = "3lc"
 	ringSums      = "3lc+int4"

@@ -68,7 +68,7 @@ type Event struct {
 	Conn    int
 	From    parser.Side
 	Bytes   []byte
-	Message *Message // the message of which Bytes are preamble and payload; nil: something else
+	Message *Message // Bytes are its preamble and payload; nil: Bytes are no message
 }
 
 // A Conn is a connection between two ranks.

@@ -117,7 +117,7 @@ func Prefixed(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 }
 
-// Message sends a message in frames of size bytes, the last of which ends a request.
+// Message sends a message in frames of size bytes. The last frame ends a request.
 func (w *Wire) Message(from parser.Side, id uint32, message []byte, size int) {
 	w.tb.Helper()
 	for b := Prefixed(message); len(b) > 0; {

@@ -30,7 +30,7 @@ type Member struct {
 	Shape string // for people
 }
 
-// An Item finds the arrays in one file, of which it reads no more than the beginning:
+// An Item finds the arrays in one file. It reads no more than the file's beginning:
 //
 //	Zip          local header (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, 4.3.7): "PK" 3 4, version, flags, method 0,
 //	             time, date, CRC-32 of the member, two sizes (all ones: in the extra field 1, 8 bytes each), lengths of name and extra

@@ -84,7 +84,7 @@ func headerLen(b []byte) (n int, whole bool) {
 	return n, len(b) >= n
 }
 
-// Parse reads the bytes before the elements, of which b must hold exactly all.
+// Parse reads the bytes before the elements. b must hold all of these bytes and no others.
 func Parse(b []byte) (h Header, ok bool) {
 	n, whole := headerLen(b)
 	if !whole || n != len(b) {

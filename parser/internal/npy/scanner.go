@@ -19,7 +19,7 @@ const (
 	foreign              // it is no .npy file whose elements are understood
 )
 
-// Begin begins a file of which size bytes come here: all of them, or, if part is true, the first.
+// Begin begins a file. Its first size bytes come here; unless part is true, the file has no more.
 func (s *Scanner) Begin(size int, part bool) {
 	*s = Scanner{size: size, part: part, held: s.held[:0]}
 }

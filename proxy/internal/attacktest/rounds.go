@@ -28,7 +28,7 @@ const idle = 400 * time.Millisecond
 //	control-rate, control-latency  beside the burner, over the same
 //	net-rate, net-latency          under the attack, over beside the burner
 //
-// and of tries in a second, of the attacker's cores, and of the microseconds of processor time that this process, of which the attacked proxy is part, spends on a try while
+// and of tries in a second, of the attacker's cores, and of the microseconds of processor time that this process, which contains the attacked proxy, spends on a try while
 // the honest peer does nothing.
 func Rounds(b *testing.B, start func() *Process, measure func() Honest) {
 	all := map[string][]float64{}

@@ -17,7 +17,7 @@ type block struct {
 	record   *tensors.Record
 	off      int    // in its tensor, in bytes
 	index    int    // in its group
-	data     []byte // the elements, of which filled bytes have come; the end of pooled
+	data     []byte // the elements; the first filled bytes have come; the end of pooled
 	pooled   []byte
 	filled   int
 	room     int         // bytes of buf

@@ -199,7 +199,7 @@ func (c *chooser) share(b *block) bool {
 	return true
 }
 
-// parts has the peer hold the bytes of a block that have come, and returns the parts of values that they are, of which none goes beyond one of cuts; nil: the
+// parts has the peer hold the bytes of a block that have come, and returns the parts of values that they are; no part goes beyond one of cuts. nil: the
 // bytes must travel by themselves.
 func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 	p := b.plan

@@ -18,7 +18,7 @@ type direction struct {
 	come  int // tensors that came first on this connection
 }
 
-// label returns the name of a tensor of which the parser has just seen the first bytes.
+// label returns the name of a tensor whose first bytes the parser has just seen.
 func (d *direction) label(t tensor.Tensor) tensors.Label {
 	l := parser.LabelOf(d.namer, t)
 	return tensors.Label{From: l.From, To: l.To, Name: l.Name, Shape: l.Shape}

@@ -29,7 +29,7 @@ func (w *narrower) want(n int, rate float64) bool {
 	return w.on
 }
 
-// begin sets the receive buffer of an app's socket of which nothing has been read. It may also be one that another Sender, perhaps of another process, has read from: its
+// begin sets the receive buffer of an app's socket before anything has been read from it. It may also be one that another Sender, perhaps of another process, has read from: its
 // buffer stays as it is.
 func (w *narrower) begin(from *app.Reader, rate float64) {
 	if from != nil {

@@ -2,7 +2,7 @@ package send
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// A tensorCut is a tensor of which not all bytes have come.
+// A tensorCut is a tensor whose bytes have not all come.
 type tensorCut struct {
 	plan  plan // how the value travels
 	t     tensor.Tensor

@@ -23,7 +23,7 @@ const (
 type fragment struct {
 	record uint64 // number
 	order  Order
-	fence  uint64 // number of the last fence before the record, of which it is not known that it has arrived; 0: none
+	fence  uint64 // number of the last fence before the record that is not known to have arrived; 0: none
 	total  int    // length of the record
 	offset int
 	data   []byte

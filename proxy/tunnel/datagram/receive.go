@@ -15,7 +15,7 @@ const (
 	maxFences = 64
 )
 
-// An inRecord is a record of which something has come.
+// An inRecord is a record that has come in part.
 type inRecord struct {
 	order Order
 	data  []byte // the whole record's length
@@ -27,7 +27,7 @@ type inRecord struct {
 type receiving struct {
 	next    uint64               // number of the first record that was not handed on
 	passed  passed               // records from next on that were handed on
-	records map[uint64]*inRecord // the others of which something has come
+	records map[uint64]*inRecord // the others that have come in part
 	fences  []uint64             // numbers of known fences that were not handed on, ascending
 	inTurn  numbers              // whole records that wait until all before them were handed on
 	free    numbers              // whole records of order Free that wait for a fence
@@ -156,7 +156,7 @@ func (r *receiving) take() []byte {
 	return b
 }
 
-// passed is a set of numbers, of which no two are maxAhead or more apart.
+// passed is a set of numbers. No two of them are maxAhead or more apart.
 type passed [maxAhead / 64]uint64
 
 func (p *passed) has(number uint64) bool { return p[number%maxAhead/64]>>(number%64)&1 == 1 }

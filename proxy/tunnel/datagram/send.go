@@ -5,7 +5,7 @@ const (
 	maxHead = 32 // bytes of a fragment's frame beside its data
 )
 
-// maxAhead is how many records may be begun behind the first of which not all has arrived.
+// maxAhead is how many records may be begun behind the first one that has not arrived whole.
 const maxAhead = 1 << 14
 
 // An outRecord is a record that has not arrived whole.
@@ -31,7 +31,7 @@ type sending struct {
 	numbered uint64       // number of the newest record
 	unsent   int          // bytes that have never left
 	records  []*outRecord // from the oldest that is not done
-	begun    int          // index of the first record of which not all has left
+	begun    int          // index of the first record that has not left whole
 	again    []part       // lost ones
 	fence    *outRecord   // the newest fence
 	charged  uint64       // lengths of all records that were begun

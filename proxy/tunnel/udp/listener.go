@@ -25,7 +25,7 @@ type Listener struct {
 	mu      listenerLock
 	conns   map[netip.AddrPort]*Conn // by the address that the peer has now
 	keyed   map[nonce]*Conn          // the ones that may move
-	live    int                      // connections, of which some may have lost their address to another
+	live    int                      // connections; some may have lost their address to another
 	ended   bool                     // no further connections
 	strays  int                      // answers in this second
 	second  time.Time

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// A socket is a UDP socket of which several goroutines write.
+// A socket is a UDP socket that several goroutines write to.
 type socket struct {
 	*net.UDPConn
 	offload atomic.Bool // the kernel cuts one write into datagrams
@@ -44,7 +44,7 @@ func (w *way) moveTo(s *socket, to netip.AddrPort, source []byte) {
 	}
 }
 
-// write sends datagrams of each bytes, of which the last may be shorter, with a mark.
+// write sends datagrams of each bytes (the last one may be shorter), with a mark.
 func (w *way) write(b []byte, each int, mark Mark) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -98,7 +98,7 @@ func sourceOf(oob []byte) []byte {
 }
 
 // arrival returns the length of the datagrams that one read brought, 0 if it brought one, and their mark, which they have in common: the kernel
-// joins no others. Messages of which one is cut off say nothing.
+// joins no others. If a message is cut off, none says anything.
 func arrival(oob []byte) (each int, mark Mark) {
 	for len(oob) > 0 {
 		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)

@@ -189,7 +189,7 @@ func (k *checker) peers() {
 	}
 }
 
-// price finds a price of which a part is missing.
+// price finds a price that lacks a part.
 func (k *checker) price(where string, p *Price) {
 	if p.line == 0 || k.failed(where) {
 		return

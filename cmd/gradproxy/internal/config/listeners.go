@@ -71,7 +71,7 @@ func (k *checker) itself(a netip.AddrPort) string {
 	return ""
 }
 
-// ports finds listeners of which the system would refuse one.
+// ports finds listeners that the system would refuse beside the others.
 func (k *checker) ports() {
 	all := k.listeners()
 	for i := range all {

@@ -45,7 +45,7 @@ var mapCommands = []uint32{unix.BPF_MAP_LOOKUP_ELEM, unix.BPF_MAP_UPDATE_ELEM, u
 	unix.BPF_OBJ_GET_INFO_BY_FD, unix.BPF_MAP_LOOKUP_AND_DELETE_ELEM, unix.BPF_MAP_LOOKUP_BATCH, unix.BPF_MAP_LOOKUP_AND_DELETE_BATCH,
 	unix.BPF_MAP_UPDATE_BATCH, unix.BPF_MAP_DELETE_BATCH, unix.BPF_LINK_DETACH}
 
-// Offsets in struct seccomp_data (seccomp(2)). Arguments have 64 bits, of which the lower ones come first.
+// Offsets in struct seccomp_data (seccomp(2)). Arguments have 64 bits; the lower half comes first.
 const (
 	offNumber       = 0
 	offArchitecture = 4

@@ -20,7 +20,7 @@ type Needs struct {
 	Files []string
 	// Write are folders whose files are made, read, replaced and removed.
 	Write []string
-	// Remove are folders out of which a file is removed at the end.
+	// Remove are folders that lose a file at the end.
 	Remove []string
 	// Congestion is the TCP congestion control that sockets ask for; "": the kernel's. Where only CAP_NET_ADMIN may choose it, that is kept.
 	Congestion string

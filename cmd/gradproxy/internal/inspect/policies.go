@@ -16,7 +16,7 @@ import (
 // Lossless is the policy that loses nothing. Every report has its cost.
 const Lossless = "lossless"
 
-// DefaultPolicies are the policies to cost before one has been chosen: those of docs/loss.md, of which int4 is its recommendation.
+// DefaultPolicies are the policies to cost before one has been chosen: the policies of docs/loss.md, which recommends int4.
 func DefaultPolicies() []string {
 	return []string{Lossless, "int4", "int4+int4", "3lc", "3lc+int4"}
 }

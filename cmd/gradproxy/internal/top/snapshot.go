@@ -66,7 +66,7 @@ type Sampler struct {
 	tensors map[identity]int64 // raw bytes
 }
 
-// askedTensors is how many tensors a Sampler asks for, of which it shows the busiest: the ones that have sent most bytes so far. To list thousands each second would be
+// askedTensors is how many tensors a Sampler asks for: the ones that have sent most bytes so far. It shows the busiest of these. To list thousands each second would be
 // a load on the proxy.
 const askedTensors = 1000
 

@@ -46,7 +46,7 @@ const (
 	bad
 )
 
-// text writes a Snapshot as lines, of which height fit.
+// text writes a Snapshot as lines, at most height.
 func text(x *Snapshot, v view, height int) []line {
 	var all []line
 	put := func(s style, format string, args ...any) { all = append(all, line{fmt.Sprintf(format, args...), s}) }

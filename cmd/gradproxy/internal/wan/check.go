@@ -18,7 +18,7 @@ const (
 // How much is measured.
 const (
 	lossProbes = 2000 // datagrams, one way
-	rttProbes  = 64   // round trips, of which the lower quartile counts: others that need the processors only lengthen them
+	rttProbes  = 64   // round trips; their lower quartile counts, since other programs on the processors only lengthen them
 	maxTries   = 3    // of a direction; it is as asked if most of them are
 )
 

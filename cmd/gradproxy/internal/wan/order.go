@@ -27,7 +27,7 @@ func Cut(from, to string) Order {
 	return Order{From: from, To: to, Loss: &all}
 }
 
-// Set reads words such as rate=5Mbit/s into o: rate, delay, loss as in topologies, and rtt, half of which is the delay of either direction.
+// Set reads words such as rate=5Mbit/s into o: rate, delay, loss as in topologies, and rtt. Half of rtt is the delay of either direction.
 func (o *Order) Set(words []string) error {
 	for _, word := range words {
 		key, text, _ := strings.Cut(word, "=")
