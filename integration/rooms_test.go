@@ -36,8 +36,6 @@ var knots = map[string][][]string{
 	"parser/nvflare": {{"sfm.go", "stream.go", "content.go"}},
 	// A Shadow has a queue of sampled values, which are of its windows, and give their room in the queue back.
 	"proxy/shadow": {{"shadow.go", "conn.go", "window.go"}},
-	// A writer has an index of its entries, and keeps entries for it.
-	"proxy/cache": {{"writer.go", "index.go", "retire.go"}},
 	// A Link may name a Bottleneck, which is the Path of a Link.
 	"wan-sim": {{"link.go", "bottleneck.go"}},
 }

@@ -70,26 +70,6 @@ func (x *index) cover(b []byte, marks []mark, after place) (spans []span) {
 	return spans
 }
 
-// A place is the end of a span in its entry.
-type place struct {
-	entry *entry // nil: there was none
-	at    int
-}
-
-// move has a place be another. Peer.mu is held.
-func (p *place) move(to place) {
-	if p.entry != nil {
-		delete(p.entry.followers, p)
-	}
-	if *p = to; p.entry == nil {
-		return
-	}
-	if p.entry.followers == nil {
-		p.entry.followers = map[*place]struct{}{}
-	}
-	p.entry.followers[p] = struct{}{}
-}
-
 // maxSkipped is the most bytes between two spans, where the second goes on where the first ended: the rest of an element.
 const maxSkipped = 16
 

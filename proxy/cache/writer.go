@@ -2,17 +2,14 @@ package cache
 
 import (
 	"bytes"
-	"slices"
 	"sync"
 
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
 	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/memory"
-	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
 // maxSlots bounds the slots of a writer.
@@ -50,54 +47,6 @@ type writer struct {
 	kick    chan struct{}     // wakes control
 }
 
-// A writerSlot is a block of a tensor whose last value the peer holds. submit guards text, enc, peerHas, lossy and reverse.
-type writerSlot struct {
-	blockKey
-	coder   coder.Slot
-	id      uint32
-	text    string // of the codec
-	enc     codecs.Encoder
-	copy    *reference.Copy
-	peerHas bool // the peer has a value of it
-	lossy   int  // values that may have lost something since the last that did not
-
-	gauge    gauge
-	measured int // values that may have lost something; changed in turn
-
-	// See reverse.go.
-	version  uint64 // of the last value; 0: none
-	put      bool   // the peer will know the slot before any control frame that is sent from now on
-	keeps    bool   // earlier values are kept
-	leaving  bool   // it was evicted
-	reversed bool   // one of its values was a difference to a value of the peer
-	seen     uint64 // version that the peer has seen
-	reverse  reverseEncoder
-	answered uint64 // the number of the peer's values of the block when the last value was put here
-	latest   *entry
-}
-
-// ahead reports whether a slot may have no new value before the peer has seen more of the last ones.
-func (slot *writerSlot) ahead() bool { return slot.keeps && slot.version-slot.seen >= keepValues }
-
-// An entry is a value that the peer holds, or soon will.
-type entry struct {
-	id   uint64
-	slot *writerSlot
-	raw  []byte // as it was before it was coded; nobody changes it
-	refs int    // that were not delivered, and holders of the entry
-	lost bool   // the codec may have lost something. Guarded by submit
-
-	epoch   uint64 // of the value stream
-	mayLose bool   // its codec may lose something
-	marks   []mark // by which it is found by its content; nil: it is not
-
-	followers map[*place]struct{} // the places in it
-
-	served   []frame.Tag // connections that have referred to it, if it may have lost something; else at most one of them
-	room     int         // bytes that its frame is made in
-	reserved int         // bytes of the budget for them, until it has been sent
-}
-
 // newWriter returns the writer of a value stream to the peer of that name; share is the peer's part of the budget of senders.
 func newWriter(c *Config, name string, share *memory.Share, stream Stream, epoch uint64) *writer {
 	w := &writer{config: c, name: name, stream: stream, epoch: epoch, memory: memory.NewAllocator(c.Pool, c.Sending, share), dead: make(chan struct{}),
@@ -111,13 +60,6 @@ func (w *writer) settle(granted int64) {
 	if granted > 0 {
 		w.room = min(granted, w.config.Room)
 	}
-}
-
-// serves reports whether t may refer to an entry that is equal to its value. One that has lost something serves connections whose
-// value may lose something, once each: a connection that sends the same value again has the next difference sent, so that the
-// delivered value comes closer.
-func (e *entry) serves(t frame.Tag, choice policy.Choice) bool {
-	return !e.lost || codecs.Lossy(choice.Codec) && !slices.Contains(e.served, t)
 }
 
 // entry returns the slot's last entry if that serves for v, else a new one; nil: there is no room. Peer.mu is held.
@@ -222,5 +164,49 @@ func (w *writer) wake() {
 	select {
 	case w.kick <- struct{}{}:
 	default:
+	}
+}
+
+// unref takes note that one reason less is left for the peer to hold a value. Peer.mu is held.
+func (w *writer) unref(e *entry) {
+	if e.refs--; e.refs > 0 || e.slot.latest == e {
+		return
+	}
+	w.retire(e)
+}
+
+// maxRetired bounds the values that are no slot's latest.
+const maxRetired = 1 << 13
+
+// retire is for an entry that is no slot's latest any more, and to which no Ref is under way: the peer keeps it while there is room, if it is found by its content.
+// Peer.mu is held.
+func (w *writer) retire(e *entry) {
+	if _, there := w.retired.Peek(e.id); there {
+		return
+	}
+	if len(e.marks) == 0 {
+		w.drop(e)
+		return
+	}
+	w.retired.Put(e.id, e)
+	w.retiredBytes += int64(len(e.raw))
+	w.expire(func() bool { return w.retiredBytes <= w.room/2 && w.retired.Len() <= maxRetired })
+}
+
+// expire drops the retired values that were used least recently, until enough.
+func (w *writer) expire(enough func() bool) {
+	if enough() {
+		return
+	}
+	for id, e := range w.retired.FromOldest() {
+		if e.refs > 0 {
+			continue
+		}
+		w.retired.Delete(id)
+		w.retiredBytes -= int64(len(e.raw))
+		w.drop(e)
+		if enough() {
+			return
+		}
 	}
 }
