@@ -55,7 +55,7 @@ type Traits struct {
 // Conn identifies a connection. Both proxies see the same Client and Server: the opening carries them.
 type Conn struct {
 	Job            string         // the configured job that matches both ends, or ""
-	Peer           string         // through which site the connection goes; one without a Job shares facts with those of its Peer only
+	Peer           string         // through which site the connection goes; a connection without a Job shares facts only with others of its Peer
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's connections with these two addresses (ports left out)
 	Ranks          int            // at most, if configured; 0: unknown

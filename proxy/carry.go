@@ -145,7 +145,7 @@ func sendBuffer(memory, connections int64) int {
 	return int(max(n, minimum))
 }
 
-// calls returns what is seen of the collectives that the app behind conn calls, nil if nobody sees them.
+// calls returns the view of the collectives that the app behind conn calls, nil if nobody sees them.
 func (p *Proxy) calls(conn *app.Conn, o frame.Opening, own parser.Side) parser.Calls {
 	if p.config.Calls == nil {
 		return nil

@@ -48,12 +48,12 @@ type Config struct {
 	// packets to clients pass it; nil: servers see this host. It is used only for clients in the peer's own networks.
 	AsClient func(network, address string, c syscall.RawConn) error
 	Own      []netip.AddrPort // addresses of this process's listeners, which it never dials
-	// Calls returns what is seen of the collectives that an app of this host calls, for the parsers of one of its connections; nil:
+	// Calls returns the view of the collectives that an app of this host calls, for the parsers of one of its connections; nil:
 	// nobody sees them. The app's socket is the other end of conn, and sees it under conn's own address or under far. Calls may keep conn, which
-	// is closed when the connection ends, and must neither read nor write it. Calls is called once for a connection, when that begins, and must not block: what takes
-	// time, such as finding the process, must happen later, while parser.Calls knows nothing. A nil field: nobody sees any calls.
+	// is closed when the connection ends, and must neither read nor write it. Calls is called once for a connection, when that begins, and must not block: slow
+	// work, such as finding the process, must happen later, while parser.Calls knows nothing. A nil field: nobody sees any calls.
 	Calls func(conn syscall.Conn, far netip.AddrPort) parser.Calls
-	// Excerpt returns what this site's settings say about a peer, for that peer; it must not be longer than MaxExcerpt. It must not tell
+	// Excerpt returns the part of this site's settings that is about a peer, for that peer; it must not be longer than MaxExcerpt. It must not tell
 	// of other peers. nil: no peer is told anything.
 	Excerpt func(peer string) []byte
 	// View returns how this site sees its traffic with a peer, for that peer; it must not be longer than MaxView. It must not tell of

@@ -36,7 +36,7 @@ type Job struct {
 	Name     string
 	Networks []netip.Prefix // of its hosts: a connection of the job has both ends in them
 	Ranks    int            // at most; 0: unknown
-	Sums     parser.Sums    // what may lose something in its rings
+	Sums     parser.Sums    // which sums of its rings may lose something
 
 	// LossyAggregates lets sums that all replicas receive lose something, with feedback: replicas will differ, a little.
 	LossyAggregates bool

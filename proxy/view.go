@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
-// Excerpt asks a peer, through the tunnel, for what its settings say about this site: at most MaxExcerpt bytes, which the peer may
+// Excerpt asks a peer, through the tunnel, for the excerpt of its settings about this site: at most MaxExcerpt bytes, which the peer may
 // have made up. It returns when ctx ends.
 func (p *Proxy) Excerpt(ctx context.Context, peer string) ([]byte, error) {
 	return inquiry.Excerpt.Ask(ctx, peer, p.config.PeerCodecs, p.config.Open)

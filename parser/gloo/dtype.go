@@ -222,7 +222,7 @@ func abs(x int) int {
 	return x
 }
 
-// isHalf reports whether exponents of BFloat16 are rather those of few binades of Float16. That has three bits of the mantissa in their lowest bits, so that the eight
+// isHalf reports whether values that look like BFloat16 are rather Float16 values of few binades. Read as BFloat16, a Float16 has three bits of its mantissa in the lowest bits of the exponent, so that the eight
 // exponents of a binade are about as frequent as each other, where the ones of BFloat16 halve from one to the next.
 func (f *field) isHalf() bool {
 	const binade = 8

@@ -9,7 +9,7 @@ package gloo
 // tags as the same two in another step, apart from the extra itself, and no two of a step are as far apart: between steps FSDP gathers the weights of the whole model, and so
 // at least once for each all-reduce of the step. Short collectives, such as gathers of objects beside an extra sum, do not count.
 //
-// A model of one unit has one all-reduce a step, so that no step has two to compare. With a sum in each third step its collectives are those of a step of three equal
+// A model of one unit has one all-reduce a step, so that no step has two to compare. With a sum in each third step its collectives look like one step of three equal
 // layers, each gathered after its sum, with something after them. So there the sequence is three steps long.
 
 // extraReach is how many all-reduces away that other step may be.

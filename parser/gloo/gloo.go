@@ -55,7 +55,7 @@
 // Where the user says that all sums are gradients, each message of an all-reduce whose plan is known has the name of its part of the sum
 // ([tensor.Tensor].Part). The message of the first phase with some ranks' inputs and the message of the second phase with the result have the same
 // name, so that the result can be compared with the inputs. Among two ranks the result comes the other way. Among more a rank's own messages of
-// the second phase have the results of all its messages of the first, but for those of one rank's segments, which it passes on to nobody.
+// the second phase have the results of all its messages of the first, except the results of one rank's segments, which it passes on to nobody.
 // Without the plan, which the lengths or the number of ranks tell, messages have no names.
 //
 // A message of a sum of a model's size has places in the weights that DistributedDataParallel has broadcast ([tensor.Tensor].Placed, weights.go), so that averages of weights are

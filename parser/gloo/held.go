@@ -53,7 +53,7 @@ func (c *constant) held() int {
 	return held(c.history) + held(c.links) + len(c.newest)*(12+mapEntry) + held(c.learnt) + held(c.cuts)
 }
 
-// held counts the models of a connection that has no job; those of a job are bounded for all its connections together.
+// held counts the models of a connection that has no job; a job's models are bounded for all its connections together.
 func (m *metadata) held(alone bool) int {
 	n := held(m.gathers) + held(m.models) + held(m.pending.order)
 	if alone {

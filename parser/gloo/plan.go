@@ -74,9 +74,9 @@ func firsts(p plan) []int {
 // part returns the message of the first phase that has the segment of a rank's message k. mine says that it is the rank's own, which goes to
 // the same neighbour before k, and else the neighbour's, which comes the other way. It reports false if neither passes on this connection.
 //
-// In phase 1 a rank sends what it has got so far of a segment, with its own input; in phase 2 the result. Among two ranks each sends
-// the segments in one phase that the other sends in the other. Among more, a rank sends all segments but those of its neighbour in phase 1, and in
-// phase 2 all but those of the neighbour's neighbour.
+// In phase 1 a rank sends the sum that it has got so far of a segment, with its own input; in phase 2 the result. Among two ranks each sends
+// the segments in one phase that the other sends in the other. Among more, a rank sends all segments except its neighbour's in phase 1, and in
+// phase 2 all except the segments of the neighbour's neighbour.
 func (p plan) part(k int) (first int, mine, ok bool) {
 	i := k - p.phase()
 	switch {

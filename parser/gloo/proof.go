@@ -315,7 +315,7 @@ func (p *proof) bucketOf(c *parser.Call, tag uint32) *calledBucket {
 
 // replaces reports whether a bucket that has its second value now has taken the place of an earlier bucket: the earlier one was not summed
 // since the first value. DistributedDataParallel makes its buckets anew after the first step, or the second one, or never,
-// and what a bucket has lost by then would never be made up for. So a bucket lasts from its second value on if it
+// and the residual of a bucket that is gone by then would never be sent. So a bucket lasts from its second value on if it
 // has taken the place of another one, and else from its third.
 func (p *proof) replaces(b *calledBucket, tag uint32) bool {
 	const maxBetween = 1 << 8 // calls that are looked at

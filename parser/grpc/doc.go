@@ -20,7 +20,7 @@
 //	Message.End()               its last byte has come
 //
 // A Call outlives its request: facts of the request are kept there for the response, which is matched to it by the stream. The two directions of a connection are
-// parsed concurrently, so a Call must lock what the messages of both sides share. A request reaches its receiver through both proxies before there can be a response, so the
+// parsed concurrently, so a Call must lock the state that the messages of both sides share. A request reaches its receiver through both proxies before there can be a response, so the
 // facts of a unary call's request are there when its response begins; of streaming calls that is not sure.
 //
 // Messages of several calls interleave, frame by frame. Tensors that do so must have distinct keys (see [tensor.Tensor]); a Service that cannot name them otherwise asks [Stream.Over].

@@ -33,7 +33,7 @@ type named struct {
 	scheduler string // the first one that was seen
 }
 
-// A scope is what connections must have in common to share facts: the name of their configured job, or else their peer.
+// A scope is the name that connections must have in common to share facts: the name of their configured job, or else their peer.
 type scope struct{ job, peer string }
 
 func (x *connection) scope() scope {

@@ -129,7 +129,7 @@ func (f *facts) awaited(c *grpc.Stream) (waiting, bool) {
 	return f.forget(c)
 }
 
-// forget takes a graph from those that wait. The caller holds f.mu.
+// forget takes a graph from the list of graphs that wait. The caller holds f.mu.
 func (f *facts) forget(c *grpc.Stream) (waiting, bool) {
 	w, ok := f.waiting.Peek(c)
 	if ok {

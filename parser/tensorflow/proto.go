@@ -30,7 +30,7 @@ var elementTypes = [...]elementType{
 	29: {0, 1, false}, 30: {0, 1, false}, 31: {0, 1, false}, 32: {0, 1, false}, // of 2 and 4 bits, each in a byte
 }
 
-// reference is what is added to a data type's number for a reference to such a tensor.
+// reference is added to a data type's number for a reference to such a tensor.
 const reference = 100
 
 // typeOf returns the type of that number.

@@ -15,7 +15,7 @@ const (
 	keyOfArgument
 )
 
-// A scope is what connections must have in common to share facts: the name of their configured job, or else their peer.
+// A scope is the name that connections must have in common to share facts: the name of their configured job, or else their peer.
 type scope struct{ job, peer string }
 
 func scopeOf(c parser.Conn) scope {

@@ -21,7 +21,7 @@ type Live struct {
 	Budgets     []Budget        `json:"budgets"`
 }
 
-// A Budget is the bytes that links may carry in a day (UTC) to a peer, or for a job, and what has become of it.
+// A Budget is the bytes that links may carry in a day (UTC) to a peer, or for a job, and how much of it is used.
 type Budget struct {
 	Peer      string   `json:"peer"` // one of the two is ""
 	Job       string   `json:"job"`

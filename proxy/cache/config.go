@@ -37,7 +37,7 @@ type Metrics interface {
 	Decoded(codec string, role tensor.Role, took time.Duration)
 	Sent(peer, job, codec string, role tensor.Role, raw, wire int)
 	FellBack(codec string, role tensor.Role, why tensor.Reason)
-	// Erred takes the norm of what a value lacks at the peer over the norm of the value.
+	// Erred takes the norm of the part of a value that the peer lacks over the norm of the value.
 	Erred(codec string, role tensor.Role, relative float64)
 	// Drifts counts that the values of a job, held by the peer, were found to drift from the app's own.
 	Drifts(job string)
@@ -62,7 +62,7 @@ type Config struct {
 	Log                *slog.Logger
 	// Pace waits until encoded bytes of a peer may become decoded bytes, or gone is closed; nil: they may at once.
 	Pace func(peer string, encoded, decoded int, gone <-chan struct{})
-	// Schedule returns a function that waits until work on a frame of a peer's value stream may begin, and returns what ends it; nil: it may at once.
+	// Schedule returns a function that waits until work on a frame of a peer's value stream may begin, and returns the function that ends it; nil: it may at once.
 	Schedule func(peer string) func() (end func())
 
 	drift *sentinel // of all peers

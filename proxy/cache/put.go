@@ -18,8 +18,8 @@ type Put struct {
 	Observe *tensors.Record   // learns the bytes that the value takes, and how long coding it takes
 
 	// For PutParts.
-	Raw   bool   // what is put travels as it is, since coding has not paid of late
-	Own   uint64 // the tensor's Key: of values that are put where those of its Base cannot be
+	Raw   bool   // the value travels as it is, since coding has not paid of late
+	Own   uint64 // the tensor's Key: for a value that is put where a value of its Base cannot be
 	marks []mark // of Data
 }
 

@@ -97,8 +97,8 @@ func (r *Estimator) Close() { r.env.Pool.Close() }
 // Flow begins a direction of a connection.
 func (r *Estimator) Flow(f policy.Flow) *Flow { return r.FlowTo(f, "", nil) }
 
-// FlowTo is Flow for bytes to a host, which holds values that were sent to it before; "": it holds none. has lists the names of the codecs that the peer in front
-// of the host has, and of what else its hello says that it takes; nil: all.
+// FlowTo is Flow for bytes to a host, which holds values that were sent to it before; "": it holds none. has lists the names of the codecs and of the frames that the peer in front
+// of the host takes, as its hello says; nil: all.
 func (r *Estimator) FlowTo(f policy.Flow, host string, has []string) *Flow {
 	r.flows++
 	flow := &Flow{buffers: r.env.Buffers}

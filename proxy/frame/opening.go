@@ -21,7 +21,7 @@ const (
 	OpeningVersion = 1
 	// OpeningValues begins the opening of a value stream: this byte, and the stream's epoch (varint).
 	OpeningValues = 2
-	// OpeningExcerpt is the opening of a stream on which the peer sends what its settings say about this site.
+	// OpeningExcerpt is the opening of a stream on which the peer sends the excerpt of its settings about this site.
 	OpeningExcerpt = 3
 	// OpeningResume begins the opening of a stream that resumes a connection at rest: this byte, and the connection's Tag.
 	OpeningResume = 4

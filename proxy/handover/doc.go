@@ -5,15 +5,15 @@
 //
 // # Rest
 //
-// A connection comes to rest when a proxy at one of its ends is to be replaced by another process: both senders send what they have
-// read, and a Rest frame behind it; both receivers deliver everything up to that frame. Nothing of the connection is under way then, in neither proxy,
-// and its stream ends. It goes on over a new stream, by which the side that has opened it resumes it, be that of the same session or of one with the new
+// A connection comes to rest when a proxy at one of its ends is to be replaced by another process: both senders send the bytes that they have
+// read, and a Rest frame behind them; both receivers deliver everything up to that frame. Nothing of the connection is under way then, in neither proxy,
+// and its stream ends. It goes on over a new stream, by which the side that has opened the connection resumes it: a stream of the same session or of one with the new
 // process ([Table.Again]). Slots are declared anew, and values that were shared are put anew where the session is another; parsers, residuals and the
 // app's socket stay.
 //
 // The process that is replaced asks its peers for rest by a stream to each (ask.go), which the peer answers once all connections with the
 // process are at rest there too (move.go). The peer's sender comes to rest first: an app that writes before it reads takes bytes only once its
-// own have been read, so that sender goes on reading, and keeps those bytes for the next stream.
+// own have been read, so that sender goes on reading, and keeps the bytes that it reads for the next stream.
 //
 // # Locks
 //

@@ -42,7 +42,7 @@ func (h *Hooked) open() error {
 }
 
 // mark marks the listeners as a proxy's. A dead proxy's programs hand connections to marked ones, and only the new programs note their servers: so the
-// listeners have no mark before those are there.
+// listeners have no mark before the new programs are there.
 func (h *Hooked) mark() error {
 	for _, l := range h.listeners {
 		c, err := l.SyscallConn()

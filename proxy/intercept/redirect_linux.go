@@ -118,7 +118,7 @@ func (r *Redirect) socket() control {
 }
 
 // smallSegments has the kernel take segments as they are on a WAN. The app's own segments are no larger, since it takes the way to the peer's network, but of a listener that offers 64 KiB, as
-// loopback's do, the kernel makes the app's send buffer several megabytes large: what an app has sent should not wait there for a slow link.
+// loopback's do, the kernel makes the app's send buffer several megabytes large: bytes that an app has sent should not wait there for a slow link.
 func smallSegments(_, _ string, c syscall.RawConn) error {
 	const segment = 1460 // bytes: an Ethernet frame's, less the headers of IPv4 and TCP
 	var err error

@@ -120,7 +120,7 @@ type Conn struct {
 	Sums       residual.Sums // the app's inputs into sums, until the results come
 	// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed; nil: they may at once.
 	Pace func(encoded, decoded int, gone <-chan struct{})
-	// Schedule waits until work on a frame of the peer may begin, and returns what ends it; nil: it may at once. The receiver alone calls it.
+	// Schedule waits until work on a frame of the peer may begin, and returns the function that ends it; nil: it may at once. The receiver alone calls it.
 	Schedule func() (end func())
 
 	// The peer's shares of the two budgets; nil: the connection has none.

@@ -8,7 +8,7 @@ import (
 // past is a read deadline that ends every wait.
 var past = time.Unix(1, 0)
 
-// Rest has the connection come to rest: the sender reads no more from the app, sends what it has read, and then a Rest frame; the receiver goes on up to the
+// Rest has the connection come to rest: the sender reads no more from the app, sends the bytes that it has read, and then a Rest frame; the receiver goes on up to the
 // peer's Rest frame. It may be called more than once.
 func (c *Conn) Rest() {
 	c.rest.Lock()

@@ -18,7 +18,7 @@
 // A goroutine that holds a lock may take only locks that stand below it here:
 //
 //	Relay.mu  the pairs that have not ended, and whether the Relay is closed
-//	loop.mu   the pairs of a thread by descriptor, and what others ask of the thread: no lock is taken under it
+//	loop.mu   the pairs of a thread by descriptor, and the requests of others to the thread: no lock is taken under it
 //
 // Each lock is a type that says its rank (rank.go), by which all tests of the package watch the order. Callbacks of Config and Add are called without a lock.
 package relay

@@ -75,7 +75,7 @@ func (r *Relay) run(p *pair) (sent [2]int64) {
 	way(1, p.a, p.b)
 	ways.Wait()
 	for _, c := range []*net.TCPConn{p.a, p.b} {
-		c.SetLinger(-1) // what was written still leaves
+		c.SetLinger(-1) // bytes that were written still leave
 		c.Close()
 	}
 	return sent

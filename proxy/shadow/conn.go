@@ -121,7 +121,7 @@ func (c *Conn) forget(x *item) {
 	x.shadow.release(x, false)
 }
 
-// Close forgets the values that are under way, and says that no more bytes come for a while, or ever. Bytes that come after all are those of a new connection.
+// Close forgets the values that are under way, and says that no more bytes come for a while, or ever. Bytes that come after all count as a new connection's.
 func (c *Conn) Close() {
 	for _, x := range c.under {
 		c.forget(x)

@@ -94,7 +94,7 @@ func (w *window) place(off int) int {
 	return 0
 }
 
-// fold adds what has counted in this window to the sums. Shadow.figures is held.
+// fold adds the measurements of this window to the sums. Shadow.figures is held.
 func (w *window) fold() {
 	for len(w.sums) <= w.at {
 		w.sums = append(w.sums, nil)

@@ -61,7 +61,7 @@ func (t *Trials) trial(text string, memory int64) (shadow.Trial, error) {
 	return newTrial(t.config.Codecs, text, memory)
 }
 
-// Watch returns what looks at the bytes that a connection sends to a peer, and takes the sample of them. has lists the names of the codecs that the peer has; nil: all.
+// Watch returns a watcher of the bytes that a connection sends to a peer, which takes the sample of them. has lists the names of the codecs that the peer has; nil: all.
 func (t *Trials) Watch(peer string, has []string) *shadow.Conn {
 	return shadow.NewConn(&t.current, peer, has)
 }

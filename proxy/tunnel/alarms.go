@@ -15,7 +15,7 @@ func (c *carrier) gathered() {
 	}
 }
 
-// updateLazily makes those lazy streams urgent that have waited long enough.
+// updateLazily makes the lazy streams urgent that have waited long enough.
 func (s *session) updateLazily() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -72,7 +72,7 @@ func newBothListener(first, other net.Listener) *bothListener {
 	return l
 }
 
-// accept hands on what ln accepts. After an error it goes on only when the error was reported.
+// accept hands on the connections that ln accepts. After an error it goes on only when the error was reported.
 func (l *bothListener) accept(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()

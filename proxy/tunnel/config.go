@@ -30,8 +30,8 @@ type Config struct {
 	Streams    int           // streams that one peer may have open here; 0: 16,384
 	Congestion string        // TCP congestion control of carriers; "" and "auto": bbr where the kernel has it, helped with bursts, else the kernel's; "default": the kernel's
 
-	// Pad makes what leaves for peers at once a multiple of so many bytes, so that an observer of the network learns less of the sizes
-	// of what streams carry: 1 KiB to 256 KiB; 0: nothing is added. Peers of a version without it get no padding, and the log says so.
+	// Pad makes the bytes that leave for peers at once a multiple of so many bytes, so that an observer of the network learns less of the
+	// sizes of messages: 1 KiB to 256 KiB; 0: nothing is added. Peers of a version without it get no padding, and the log says so.
 	Pad int
 
 	// Insecure carries everything in clear and believes the name that a peer says. It is refused unless both
@@ -39,8 +39,8 @@ type Config struct {
 	Insecure bool
 
 	Carrier  string // "" and "tls": TLS 1.3 over TCP; "dtls": DTLS 1.2 over UDP, with a congestion control of its own; "auto": the better one of both. Both sites must have the same, or one "auto"
-	HalfOpen int    // handshakes under way of those that dial this side, each with a descriptor; 0: 1024
-	// Transport makes the carriers; nil: what Carrier says. Congestion, Insecure and Dial are for TCP.
+	HalfOpen int    // handshakes under way of connections that others have dialed, each with a descriptor; 0: 1024
+	// Transport makes the carriers; nil: the kind that Carrier names. Congestion, Insecure and Dial are for TCP.
 	Transport Transport
 
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP, without MPTCP

@@ -81,7 +81,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	keys := t.identity.current()
 	secrets, far := &dtlsSecrets{}, &shownIdentity{}
 	config := t.config(keys, secrets, far, dialed)
-	// pion answers what it does not expect with errors; a panic in it must cost this handshake only.
+	// pion answers unexpected messages with errors; a panic in it must cost this handshake only.
 	defer func() {
 		if r := recover(); r != nil {
 			link, err = nil, fmt.Errorf("DTLS with %v: the handshake failed: %v", conn.RemoteAddr(), r)

@@ -66,7 +66,7 @@ func (g *recordGate) openBy(o *opener, take func([]packetCame)) {
 	g.handOn()
 }
 
-// worth reports whether a datagram may hold a record that passes, by what lies in clear. It may be called at any time.
+// worth reports whether a datagram may hold a record that passes, by the fields in clear. It may be called at any time.
 func (g *recordGate) worth(o *opener, b []byte) bool {
 	if !g.settled.Load() {
 		return true
@@ -121,7 +121,7 @@ func (g *recordGate) handOn() {
 // admit takes a datagram apart. Records that may pass go to p, and it returns their length. The lock is held.
 func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 	settled := g.settled.Load()
-	handshake := len(b) // bytes that are no data: those are bounded by themselves, and may come from whoever forges the other end's address
+	handshake := len(b) // bytes that are no data: they have a bound of their own, since anybody may have sent them who forges the other end's address
 	for len(b) >= dtlsHeader {
 		length := dtlsHeader + int(binary.BigEndian.Uint16(b[recordLengthAt:]))
 		if length > len(b) {

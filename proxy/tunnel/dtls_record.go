@@ -39,7 +39,7 @@ const (
 	dtlsReplayWindow = 4096 // records: on a path that reorders, 64, as RFC 6347 has it, lose many at high rates
 
 	// maxAhead is how many records in a row may be lost: a number further beyond the largest that came is forged. Much fewer leave a sender
-	// without an acknowledgement: the window's bytes, and what is sent again until the carrier is given up.
+	// without an acknowledgement: the window's bytes, and the bytes that are sent again until the carrier is given up.
 	maxAhead = 1 << 20
 )
 
@@ -85,7 +85,7 @@ type opener struct {
 	iv     [suiteNonce]byte
 	came   replayWindow  // of records with data
 	next   atomic.Uint64 // came.next, for readers without the lock
-	forged uint64        // records that were not authentic, of those that were decrypted
+	forged uint64        // decrypted records that were not authentic
 
 	nonce [suiteNonce]byte // scratch
 	data  [dtlsHeader]byte
@@ -98,7 +98,7 @@ func (o *opener) record(b []byte) (content []byte, err error) {
 	return o.open(b)
 }
 
-// plausible reports whether a record may be authentic by what lies in clear: its epoch, its length and its number. It costs next to nothing, so that whoever
+// plausible reports whether a record may be authentic by its fields in clear: epoch, length and number. It costs next to nothing, so that whoever
 // writes the other end's address into datagrams, and does not see which numbers it uses, has few of them decrypted.
 func (o *opener) plausible(b []byte) bool {
 	word := binary.BigEndian.Uint64(b[epochAt:])

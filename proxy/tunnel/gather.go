@@ -9,9 +9,9 @@ import "time"
 // goroutine that wrote it. This is Nagle's rule (RFC 896) with a bound: bytes never wait for an acknowledgement.
 //
 // Messages gather only where it saves packets (inflow). Where a user writes a few side by side and then waits for answers, as the ranks of a ring do with
-// small sums, each exchange would take an eighth of the round trip longer and save no more than the headers of those few.
+// small sums, each exchange would take an eighth of the round trip longer and save no more than the headers of these few messages.
 //
-// Credit, a reset and whatever is about the carrier itself do not wait, and take along what is there.
+// Credit, resets and records about the carrier itself do not wait, and take the gathered messages along.
 
 // gathers reports whether the records that there are for c wait for more, and then sees to it that they leave in time. The session's
 // lock is held.

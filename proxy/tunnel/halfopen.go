@@ -12,8 +12,8 @@ import (
 // A half-open connection waits for its handshake to begin, or its handshake is under way. Each of these two groups has half of a limit, and within each group each source (an
 // address; an IPv6 network of 64 bits) has a limit.
 //
-// A connection beyond a limit takes the place of another one. The source with most connections loses it, so that a source with many cannot end the few of a far source. Among
-// sources with equally many, chance picks the source: the oldest connection would be the one with the longest round trip. A waiting connection is picked by chance as well.
+// A connection beyond the limit of its source takes the place of another one of that source. A connection beyond the limit of the group takes the place of one of the source
+// with most connections, so that a source with many cannot end the few of a far source. Among sources with equally many, chance picks the source: the oldest connection would be the one with the longest round trip. A waiting connection is picked by chance as well.
 // Of handshakes the oldest is picked: an honest handshake takes two round trips, and an attacker's may wait for ever. Sources from which peers have come before lose
 // connections last.
 const (
@@ -234,7 +234,7 @@ func (g *group) unrank(s *source) {
 	*r = (*r)[:last]
 }
 
-// largest returns a source that has most connections, of those from which no peer has come if there is one. There is a connection.
+// largest returns a source that has most connections; if there are sources from which no peer has come, one of them. The group must not be empty.
 func (g *group) largest() *source {
 	for proved := range g.ranks {
 		for n := maxHalfOpenSource; n > 0; n-- {

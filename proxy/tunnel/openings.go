@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// What a peer's openings may cost. Each has this side dial a server, and a peer may withdraw it at once and send the next (the
-// attack CVE-2023-44487 on HTTP/2). So openings take from an allowance: a stream that ends in order gives back what its
-// opening took, one that was refused or reset does not. An opening that finds none waits its turn; one that is withdrawn meanwhile
+// The limits of a peer's openings. Each opening has this side dial a server, and a peer may withdraw it at once and send the next (the
+// attack CVE-2023-44487 on HTTP/2). So openings take from an allowance: a stream that ends in order gives back the share of its
+// opening, and one that was refused or reset does not. An opening that finds none waits its turn; one that is withdrawn meanwhile
 // keeps its place in the queue, and among the streams that the peer may have open.
 const (
 	openingBurst = 2048 // openings at once
@@ -43,7 +43,7 @@ func (o *openings) answered() {
 	o.next()
 }
 
-// endedInOrder gives back what the opening of a stream took that has ended in order.
+// endedInOrder gives back the share that the opening of a stream took, now that the stream has ended in order.
 func (o *openings) endedInOrder() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,7 +6,7 @@ import "time"
 // is seen and said long before a carrier is given up (deadAfter), and changes nothing: no carrier and no stream ends by it.
 //
 // The witness is the other host's kernel, by the acknowledgements of TCP (LinkState.Waits, Silence): it answers while the process
-// there is suspended, busy, or slow to read. So those are no outages, nor is a time in which this process did not run, for the
+// there is suspended, busy, or slow to read. So such times are no outages, nor is a time in which this process did not run, for the
 // kernel here has taken the answers meanwhile. A long path has as long as its round trips take (LinkState.Patience). Where
 // something on the way answers in the place of the other host, only deadAfter shows the outage.
 type outage struct {

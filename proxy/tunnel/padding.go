@@ -12,7 +12,7 @@ const (
 	maxPad = 256 << 10 // Config.Pad at most
 )
 
-// A padder counts what a carrier sends in a burst. The zero padder pads nothing.
+// A padder counts the bytes that a carrier sends in a burst. The zero padder pads nothing.
 type padder struct {
 	step  int  // Config.Pad; 0: the peer does not know PAD, or none is asked for
 	burst int  // bytes since the burst began

@@ -131,7 +131,7 @@ func (p *peer) upcoming() <-chan struct{} {
 	return p.up
 }
 
-// down returns the error of one who asks for a session where there is none.
+// down returns the error for a caller that asks for a session where there is none.
 func (p *peer) down() error {
 	if !p.everUp() {
 		return fmt.Errorf("%w: %s", ErrNeverUp, p.name)

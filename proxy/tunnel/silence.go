@@ -30,8 +30,8 @@ func (s *session) listen(now time.Time, slept bool) {
 	}
 }
 
-// silence returns for how long nothing has come back, and whether that is an outage. Half way it asks all carriers by PING, so that one
-// on which nothing is under way tells what it knows.
+// silence returns for how long nothing has come back, and whether that is an outage. Half way it asks all carriers by PING, so that a carrier
+// with nothing under way tells as well whether it is alive.
 func (s *session) silence(now time.Time, slept bool) (longest time.Duration, silent bool) {
 	ask := false
 	last, bound := time.Duration(math.MaxInt64), time.Duration(0) // since any carrier had a sign of life, and how long that may be

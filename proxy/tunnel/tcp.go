@@ -8,7 +8,7 @@ const (
 	userTimeout  = 15 * time.Second // without acknowledgement, after which the kernel gives up
 )
 
-// A confirmation is what a connection knows of the other host's answers: LinkState's Waits, Silence and Patience.
+// A confirmation is a connection's knowledge of the other host's answers: LinkState's Waits, Silence and Patience.
 type confirmation struct {
 	waits             bool
 	silence, patience time.Duration

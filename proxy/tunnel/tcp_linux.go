@@ -204,7 +204,7 @@ func tcpConfirmer(conn net.Conn) confirmer {
 }
 
 // confirmation reads TCP_INFO. The kernel resends bytes for want of an acknowledgement after the smoothed round-trip time and four
-// times its mean deviation (RFC 6298, 2.3), but does not count the bytes that wait for the window of a slow reader among those
+// times its mean deviation (RFC 6298, 2.3), but does not count the bytes that wait for the window of a slow reader as bytes
 // that have left.
 func (t tcpInfo) confirmation() (c confirmation) {
 	t.raw.Control(func(fd uintptr) { // fails only when closed

@@ -69,7 +69,7 @@ const (
 	ackSpan  = 50 * time.Millisecond // twice maxAck, so that the last bytes of many are still among them
 )
 
-// ackTime returns for how long what nobody waits for may wait for a packet to ride with, by the round trip.
+// ackTime returns for how long a record that nobody waits for may wait for a packet to ride with, by the round trip.
 func ackTime(rtt time.Duration) time.Duration { return min(max(2*rtt, ackDelay), maxAck) }
 
 // An influx counts the bytes of DATA that come.

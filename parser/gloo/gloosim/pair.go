@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// A pair is the connection to one peer. A goroutine writes what the outbox holds, another reads; neither ever waits for
+// A pair is the connection to one peer. One goroutine writes the messages of the outbox, another reads; neither ever waits for
 // the other, so that two peers that both send much cannot block each other.
 type pair struct {
 	conn           net.Conn

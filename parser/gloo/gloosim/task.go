@@ -123,7 +123,7 @@ func (t *task) barrier(rank, ranks int) {
 	}
 }
 
-// add adds the elements of b to those of a.
+// add adds the elements of b to the elements of a.
 func add(d tensor.DType, a, b []byte) {
 	le := binary.LittleEndian
 	b = b[:len(a)]

@@ -313,5 +313,5 @@ func (s *Scanner) done() {
 		}
 		s.levels = s.levels[:len(s.levels)-1]
 	}
-	s.lost = true // what follows is no part of the value
+	s.lost = true // the following bytes are no part of the value
 }

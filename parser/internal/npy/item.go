@@ -38,7 +38,7 @@ type Member struct {
 //	Safetensors  length of a header (8 bytes, little-endian), the header, in JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}, then the elements
 //	             (https://github.com/huggingface/safetensors#format)
 //
-// A reader of a ZIP file compares the CRC-32: where elements are not what the writer wrote, it refuses them.
+// A reader of a ZIP file compares the CRC-32: where elements are not the ones that the writer wrote, it refuses them.
 type Item struct {
 	size    int // bytes of the file
 	held    []byte

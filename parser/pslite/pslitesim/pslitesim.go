@@ -139,7 +139,7 @@ type Message struct {
 
 // An App is a node's work besides the control of its job.
 type App interface {
-	// Receive takes a message that is not a control message. The messages of one node come in order, those of several
+	// Receive takes a message that is not a control message. The messages of one node come in order, messages of several
 	// concurrently, also before Start has returned. It does not wait for other messages. An error fails the node.
 	Receive(n *Node, m *Message) error
 

@@ -1,4 +1,4 @@
-// The budgets of the day: what links may carry, what they have carried, and what follows.
+// The budgets of the day: the bytes that links may carry, the bytes that they have carried, and the consequence.
 
 import { byID, el } from "./dom.js";
 import * as format from "./format.js";

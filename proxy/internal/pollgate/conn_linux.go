@@ -16,7 +16,7 @@ import (
 // Descriptors is how many descriptors the gates of a connection take besides its own.
 const Descriptors = 2
 
-// A Conn is a TCP connection behind two poll gates, one for each direction. Its methods are those of *net.TCPConn, and two
+// A Conn is a TCP connection behind two poll gates, one for each direction. It has the methods of *net.TCPConn, and two
 // more: Writev and Disarm. One Write or Writev is under way at a time: the bytes of two could mix.
 type Conn struct {
 	mu      sync.RWMutex // read-held while fd is used

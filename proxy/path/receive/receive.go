@@ -364,7 +364,7 @@ func (r *Receiver) partsOf(body []byte, size int) (*block, error) {
 	return &block{parts: true, encoded: body, data: r.conn.Env.Buffers.Get(size), mask: r.mask}, nil
 }
 
-// masked sets the mask of what follows.
+// masked sets the mask of the bytes that follow.
 func (r *Receiver) masked(body []byte) (err error) {
 	r.mask, err = frame.ParseMask(body)
 	return err

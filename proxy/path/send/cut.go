@@ -214,7 +214,7 @@ func (c *cutter) filled(x *tensorCut, n int) error {
 }
 
 // fallBack sends the group that waits verbatim, in stream order; the rest of its blocks will travel verbatim too. No encoder
-// has seen them. Only bytes that the peer should hold by their content travel as parts of values, and so does what follows them.
+// has seen them. Only bytes that the peer should hold by their content travel as parts of values, and so do the bytes that follow them.
 func (c *cutter) fallBack(stalled bool) error {
 	if c.group.open == 0 {
 		return nil

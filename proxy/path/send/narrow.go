@@ -5,7 +5,7 @@ import "github.com/gradproxy/gradproxy/proxy/app"
 // A narrower keeps few bytes of an app ahead of a slow link. To the app they count as sent once a kernel has taken them, and some apps wait only so long for an answer
 // from then on: Flower's nodes 30 s, and then they send everything again. So ahead of a link that is slow the receive buffer of the app's socket is small, which keeps
 // the app's own send buffer small as well. It is small from the first byte on, since a send buffer that has grown stays large, and grows as the kernel likes once the link is known
-// to be faster, or has let so many bytes through that a slow one would be known. It never becomes small again: the kernel would drop what is under way to the larger one.
+// to be faster, or has let so many bytes through that a slow one would be known. It never becomes small again: the kernel would drop bytes that are under way to the larger buffer.
 type narrower struct {
 	on    bool
 	bytes int // that have come since it is on

@@ -222,7 +222,7 @@ func (b *bbr) updateSignals(s *sample, d *deliveryRate) {
 	if !b.lossRoundStart {
 		return
 	}
-	// AdaptLowerBoundsFromCongestion. The draft does so after any loss. Then losses at random, of which each round has some, narrow the
+	// AdaptLowerBoundsFromCongestion. The draft does so after any loss. Then losses at random, which each round has, narrow the
 	// bounds by their share again and again until the next probe: at 1 % of loss, 200 Mbit/s and 80 ms a quarter of the rate was lost.
 	// So, as for the long-term bound, a share of losses up to lossThresh is no congestion.
 	lost, delivered := d.lost-b.lossBefore.lost, d.delivered-b.lossBefore.delivered

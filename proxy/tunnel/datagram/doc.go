@@ -2,8 +2,8 @@
 // goroutines and no clock: an Engine is told of each packet that comes and of the time, and says which packet leaves next and when. So
 // all of it is tested in virtual time.
 //
-// The methods are those of QUIC, without its streams, since the tunnel has streams of its own: a lost packet holds up only the records
-// of which it carried a part.
+// The methods are QUIC's, without its streams, since the tunnel has streams of its own: a lost packet holds up only the records
+// that had a part in it.
 //
 //	packets and acknowledgements   packet.go, ranges.go    after RFC 9000, sections 13 and 19
 //	round trips, losses, probes    rtt.go, recovery.go     after RFC 9002

@@ -16,7 +16,7 @@ type Config struct {
 	Random *rand.Rand // decides when the path is probed, so that flows do not probe at once
 
 	// Make returns memory for a record of n bytes that comes; the bytes in it do not matter, and Free takes back a record that was queued and has arrived.
-	// Where Make is nil the Engine allocates, and where Free is nil the caller keeps what it has queued.
+	// Where Make is nil the Engine allocates, and where Free is nil the caller keeps the buffers that it has queued.
 	Make func(n int) []byte
 	Free func(record []byte)
 }
@@ -566,7 +566,7 @@ func (e *Engine) leave(now time.Duration, packet []byte, p *sentPacket) []byte {
 	}
 	e.rec.add(now, p)
 	if len(e.rec.sent) > maxSent && e.err == nil { // an end that receives packets acknowledges some of them
-		e.err = fmt.Errorf("%w: %d packets have left since the oldest one of which the other end has said nothing", ErrPacket, maxSent)
+		e.err = fmt.Errorf("%w: %d packets have left since the oldest unacknowledged one", ErrPacket, maxSent)
 	}
 	return packet
 }

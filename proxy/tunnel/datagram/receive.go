@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// maxGaps bounds the pieces of a record with gaps between them, which take memory and time, and crumb those of a short record, one for so
+	// maxGaps bounds the pieces of a record with gaps between them, which take memory and time. crumb bounds the pieces of a short record: one for so
 	// many bytes. Fragments of a sender have 64 bytes or end a record or a packet, so that it leaves fewer.
 	maxGaps = 2048
 	crumb   = 32

@@ -16,7 +16,7 @@ const (
 	maxProbeBackoff = 6 // doublings of the time until the next probe
 	probeNarrows    = 3 // probes without an answer, after which the window is the smallest
 	maxSpare        = 1 << 10
-	maxSent         = 1 << 17 // packets that are noted; of those that ask for no acknowledgement only their numbers are
+	maxSent         = 1 << 17 // packets that are noted; of a packet that asks for no acknowledgement only the number is
 )
 
 type packetState uint8
@@ -47,7 +47,7 @@ type recovery struct {
 	rtt       rtt
 	rate      deliveryRate
 	base      uint64        // number of sent[0]
-	sent      []*sentPacket // in the order of their numbers, nil for those that ask for no acknowledgement; the oldest is not gone
+	sent      []*sentPacket // in the order of their numbers, nil for packets that ask for no acknowledgement; the oldest is not gone
 	gone      spans         // acknowledged numbers from base on
 	checked   uint64        // no packet below is under way
 	inflight  int           // bytes

@@ -37,12 +37,12 @@ type Conn struct {
 	leave   func() // takes it out of its Listener; nil: it owns its socket
 
 	queue  chan arrived // accepted
-	queued atomic.Int64 // bytes of the memory of those in queue
+	queued atomic.Int64 // bytes of memory of the datagrams in queue
 	room   atomic.Int64 // bytes of memory that may wait in queue, before one call's datagrams more
 	filter atomic.Pointer[func(d []byte) bool]
 
 	buffer []byte  // dialed: bytes of the last read
-	now    arrived // what Read has not returned yet
+	now    arrived // that Read has not returned yet
 
 	sent, received, datagramsSent, datagramsReceived atomic.Uint64
 }
@@ -135,8 +135,8 @@ func (c *Conn) count(a *arrived) {
 	c.datagramsReceived.Add(a.count())
 }
 
-// SetRoom sets how many bytes of memory may wait for a Read at an accepted connection. At first they are few: the one who sends them may
-// be anybody.
+// SetRoom sets how many bytes of memory may wait for a Read at an accepted connection. At first they are few: anybody may
+// have sent them.
 func (c *Conn) SetRoom(bytes int) { c.room.Store(int64(bytes)) }
 
 // SetFilter has an accepted connection drop the datagrams for which worth is false where they arrive, so that forged ones take no room from others and wake

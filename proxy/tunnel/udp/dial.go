@@ -29,7 +29,7 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 	return dialEach(ctx, all)
 }
 
-// dialEach dials addresses until one welcomes. Each has an equal part of the time that is left for it and those behind it. The error is the first one's.
+// dialEach dials addresses until one welcomes. Each has an equal part of the time that is left for it and the addresses behind it. The error is the first one's.
 func dialEach(ctx context.Context, addresses []string) (*Conn, error) {
 	var first error
 	for i, address := range addresses {

@@ -17,7 +17,7 @@ const (
 	likeReplicas                // the ranks' weights differ by less than maxDistance: sums may lose detail
 )
 
-// maxDistance is how far apart replicas may end, relative to the norm of their weights: a tenth of what a classifier's
+// maxDistance is how far apart replicas may end, relative to the norm of their weights: a tenth of the distance that a classifier's
 // accuracy notices.
 const maxDistance = 0.02
 

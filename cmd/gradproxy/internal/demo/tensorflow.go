@@ -149,7 +149,7 @@ func (j *tfJob) step(ctx context.Context, session string, id uint64) error {
 	}
 }
 
-// add adds a worker's gradients to those of the step, and applies their mean when all are there.
+// add adds a worker's gradients to the gradients of the step, and applies their mean when all are there.
 func (j *tfJob) add(number int, gradients [][]float32) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -31,7 +31,7 @@ func DefaultLinks() []Link {
 	return []Link{{1e7, 20 * time.Millisecond}, {1e8, 20 * time.Millisecond}, {1e9, 20 * time.Millisecond}}
 }
 
-// Bytes of a link beside those of an app's connection, or of the tunnel, with packets of 1,500 bytes. The tunnel's were measured (docs/numbers.md).
+// Bytes of a link beside the bytes of an app's connection, or of the tunnel, with packets of 1,500 bytes. The tunnel's were measured (docs/numbers.md).
 const (
 	directOverhead = 1500. / 1448 // for each byte
 	tunnelOverhead = 1.04

@@ -24,7 +24,7 @@ type Job struct {
 }
 
 // Start starts args in the cgroup of that folder, as a user unless the name is "". The user has the groups of the system's list and the variables
-// HOME, USER and LOGNAME of their own, and of the others those of this process.
+// HOME, USER and LOGNAME of their own, and the other variables of this process.
 func Start(args []string, cgroup, name string) (*Job, error) {
 	credential, env, err := userOf(name)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An Order changes a link of a network that is up. Its JSON names are those of the socket on which the network's process takes it.
+// An Order changes a link of a network that is up. Its JSON names are used on the socket on which the network's process takes it.
 type Order struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
@@ -57,7 +57,7 @@ func (o *Order) Set(words []string) error {
 	return nil
 }
 
-// check reports what is wrong with an order that came from another process.
+// check reports the errors of an order that came from another process.
 func (o *Order) check() error {
 	switch {
 	case o.changes() == o.Reset:
