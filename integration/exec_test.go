@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/bpf"
 	"github.com/gradproxy/gradproxy/bpf/cgroup"
@@ -160,6 +161,45 @@ func TestTorchrunByExec(t *testing.T) {
 		t.Errorf("%d bytes on the WAN, want fewer than the %d of a direct run", got.bytes, want.bytes)
 	}
 	wantOnlyRemote(t, w, job.Exec)
+}
+
+// The calls of a job prove its gradients also where exec runs it, and where mode: cgroup takes its connections: all gradients lose something, and nothing else.
+func TestProvedByExecAndCgroup(t *testing.T) {
+	config := testbed.Way("3lc+int4").Config()
+	config.Loss.Sums = "proved"
+	t.Run("exec", func(t *testing.T) {
+		job := variantsJob(t, "torch215", "plain", "--pause", "0.5")
+		w := newWAN(t, job.Ranks, fast)
+		job.Exec = newExec(t, w, config)
+		job.Exec.Samples = true
+		results := runJob(t, w, job)
+		wantSumsExact(t, results)
+		samples, err := job.Exec.Metrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantProvedBy(t, samples, config, results)
+		wantOnlyRemote(t, w, job.Exec)
+	})
+	t.Run("cgroup", func(t *testing.T) {
+		job := variantsJob(t, "torch113", "plain", "--pause", "0.5")
+		w := newWAN(t, job.Ranks, fast)
+		groups, err := testbed.NewCgroups(job.Ranks)
+		require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
+		require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
+		t.Cleanup(func() { // after the proxies have ended
+			if err := groups.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		config := config
+		job.Under = groups.Under()
+		config.Cgroup = groups.Folder()
+		ps := startProxies(t, w, config)
+		results := runJob(t, w, job)
+		wantSumsExact(t, results)
+		wantProved(t, deadline(t, time.Minute), ps, config, results)
+	})
 }
 
 // Parameter servers talk to the workers of their own host as well, and of that nothing is taken.

@@ -21,6 +21,9 @@ type Exec struct {
 	program *Gradproxy
 	wan     *WAN
 	files   []string // configurations, by site
+
+	// Samples: the metrics of each proxy are kept when the command has ended.
+	Samples bool
 }
 
 // Exec writes configurations for such runs across w.
@@ -38,11 +41,31 @@ func (g *Gradproxy) Exec(w *WAN, c Config) (*Exec, error) {
 
 // command returns the command line that runs argv at a site.
 func (e *Exec) command(site int, argv []string) []string {
+	if e.Samples {
+		const copies = `"$@"; code=$?; python3 -c 'import urllib.request as u; print(u.urlopen("http://` + adminAddress + `/metrics").read().decode())' >"$0"; exit $code`
+		argv = append([]string{"sh", "-c", copies, e.samples(site)}, argv...)
+	}
 	return append([]string{e.program.binary, "exec", "-c", e.files[site], "--stats", e.stats(site), "--"}, argv...)
 }
 
 func (e *Exec) stats(site int) string {
 	return filepath.Join(e.program.dir, e.wan.Sites[site].Name()+".stats.json")
+}
+
+func (e *Exec) samples(site int) string {
+	return filepath.Join(e.program.dir, e.wan.Sites[site].Name()+".metrics")
+}
+
+// Metrics returns the samples of each proxy that were kept at the end of the command.
+func (e *Exec) Metrics() (all []map[string]float64, err error) {
+	for i, site := range e.wan.Sites {
+		text, err := os.ReadFile(e.samples(i))
+		if err != nil {
+			return nil, fmt.Errorf("testbed: the metrics of exec at site %s: %w", site.Site, err)
+		}
+		all = append(all, samplesOf(string(text)))
+	}
+	return all, nil
 }
 
 // A Taken is a connection that exec took from a job, as its --stats tells.

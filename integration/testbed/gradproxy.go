@@ -57,6 +57,7 @@ type Config struct {
 	Congestion   string  // TCP congestion control of the tunnel; "": the default
 	RefusedRetry string  // how long refused dials are repeated; "": 30s
 	OnDeath      string  // fate of new connections without a proxy; "": direct
+	Cgroup       string  // folder of cgroups, below which each site's has its number: the proxies redirect their connections only; "": all of the site's
 	Upgrades     bool    // another process can take each one's place
 	Price        float64 // of 10^9 bytes that leave, in USD; 0: none
 	Budget       string  // of each peer, as YAML: {gb_per_day: 50}; "": none
@@ -121,7 +122,7 @@ admin: "%[6]s"
 drain: 5s
 refused_retry: %[7]s
 peers:
-`, own.Site, addr, tunnelPort, g.dir, resume, adminAddress, retry, carriers, own.intercept(), cmp.Or(c.OnDeath, "direct"))
+`, own.Site, addr, tunnelPort, g.dir, resume, adminAddress, retry, carriers, own.intercept(c.Cgroup, i), cmp.Or(c.OnDeath, "direct"))
 	for _, j := range slices.Concat(c.Hostile, c.sites(w)) {
 		if j == i {
 			continue
@@ -154,10 +155,13 @@ peers:
 	return text + c.Loss.yaml(len(w.Sites))
 }
 
-// intercept returns how the site's proxy takes connections over.
-func (s *Site) intercept() string {
-	if s.Gateway != nil {
+// intercept returns how the proxy of site i takes connections over. cgroups is the folder of the sites' cgroups; "": there are none.
+func (s *Site) intercept(cgroups string, i int) string {
+	switch {
+	case s.Gateway != nil:
 		return "tproxy"
+	case cgroups != "":
+		return fmt.Sprintf("cgroup, cgroup: %s/%d", cgroups, i)
 	}
 	return "redirect"
 }

@@ -116,8 +116,13 @@ func (p *Proxy) Metrics(ctx context.Context) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+	return samplesOf(body), nil
+}
+
+// samplesOf reads the text of /metrics.
+func samplesOf(text string) map[string]float64 {
 	samples := map[string]float64{}
-	for line := range strings.Lines(body) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		name, value := line, ""
 		if i := strings.LastIndexByte(line, ' '); i >= 0 {
@@ -127,7 +132,19 @@ func (p *Proxy) Metrics(ctx context.Context) (map[string]float64, error) {
 			samples[name] = v
 		}
 	}
-	return samples, nil
+	return samples
+}
+
+// Metrics returns the samples of each proxy.
+func (ps Proxies) Metrics(ctx context.Context) (all []map[string]float64, err error) {
+	for _, p := range ps {
+		samples, err := p.Metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, samples)
+	}
+	return all, nil
 }
 
 // Sum adds up the samples of one metric that have all the given labels, each `name="value"`.
