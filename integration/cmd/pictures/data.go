@@ -23,11 +23,8 @@ type data struct {
 	Accuracy accuracy // a small model with several seeds
 	Ring     accuracy // the model of WAN with one seed
 	Grid     grid
-	Vectors  struct{ Rows []scatter.Row } // gradproxy bench codecs on recorded vectors
-	Codecs   struct {
-		Rows []coded
-	}
-	Other other
+	Codecs   struct{ Rows []coded } // gradproxy bench codecs on recorded sequences
+	Other    other
 }
 
 // Wan is the measurement of wantable: the time of a DDP step.
@@ -124,12 +121,18 @@ func (a accuracy) fewer(name string) float64 {
 
 // Coded is a row of gradproxy bench codecs.
 type coded struct {
-	Codec        string  `json:"codec"`
-	Data         string  `json:"data"`
-	Steps        int     `json:"steps"`
-	Skip         int     `json:"skip"`
-	Ratio        float64 `json:"ratio"`
+	scatter.Row
 	BitsPerValue float64 `json:"bits_per_value"`
+}
+
+// plotted returns the rows for the picture of all codecs, in which a sequence has its name without that of its file's type.
+func (d data) plotted() []scatter.Row {
+	var rows []scatter.Row
+	for _, r := range d.Codecs.Rows {
+		r.Data = strings.TrimSuffix(r.Data, ".npy")
+		rows = append(rows, r.Row)
+	}
+	return rows
 }
 
 // Other is figures that tests and benchmarks print, written down by hand.
@@ -142,7 +145,7 @@ type other struct {
 
 // read reads the files of docs/data.
 func read(dir string) (d data, err error) {
-	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "tensorflow.json": &d.TF, "flower.json": &d.Flower, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "vectors.json": &d.Vectors, "other.json": &d.Other} {
+	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "tensorflow.json": &d.TF, "flower.json": &d.Flower, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "other.json": &d.Other} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = json.Unmarshal(b, into)

@@ -1,4 +1,4 @@
-// Command pictures makes the pictures of docs/img and the tables of README.md, docs/numbers.md and docs/loss.md that lie between the lines
+// Command pictures makes the pictures of docs/img and the tables of README.md, docs/numbers.md, docs/loss.md and docs/codecs.md that lie between the lines
 // "<!-- table NAME" and "<!-- end -->", all from the measurements in docs/data. Run it from the root of the checkout after a
 // measuring command has written a new file there; docs/numbers.md has these commands:
 //
@@ -34,11 +34,11 @@ func render(root string) (map[string][]byte, error) {
 		files["docs/img/pslite-sizes.svg"] = sizes(d)
 	}
 	var codecs bytes.Buffer
-	if err := scatter.Plot(&codecs, d.Vectors.Rows); err != nil {
-		return nil, fmt.Errorf("docs/data/vectors.json: %w", err)
+	if err := scatter.Plot(&codecs, d.plotted()); err != nil {
+		return nil, fmt.Errorf("docs/data/codecs.json: %w", err)
 	}
 	files["docs/img/codecs.svg"] = codecs.Bytes()
-	for _, page := range []string{"README.md", "docs/numbers.md", "docs/loss.md"} {
+	for _, page := range []string{"README.md", "docs/numbers.md", "docs/loss.md", "docs/codecs.md"} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			return nil, err

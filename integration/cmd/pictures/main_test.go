@@ -84,7 +84,7 @@ func TestFill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "before\n\n<!-- table codecs: a note -->\n" + codecsTable(d) + "<!-- end -->\nafter\n"; string(filled) != want {
+	if want := "before\n\n<!-- table codecs: a note -->\n" + codecsTable(d, shownCodecs) + "<!-- end -->\nafter\n"; string(filled) != want {
 		t.Errorf("%s\nwant\n%s", filled, want)
 	}
 	if _, err := fill([]byte("<!-- table none -->\n<!-- end -->\n"), d); err == nil {
