@@ -8,8 +8,6 @@ import (
 	"runtime"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // boot runs a guest whose job lies in dir until it ends or ctx does. The guest's console is written to console.
@@ -38,7 +36,7 @@ func runExactly(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread, which hands its scheduling on to the guest, ends here
-		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
+		realTime()
 		started <- cmd.Start()
 	}()
 	if err := <-started; err != nil {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Init is the first process of a guest of package vm: it makes a Linux system of the bare kernel, runs the Job's program,
 // says how that ended, and powers off.
 package main
