@@ -25,6 +25,7 @@ type data struct {
 	Grid     grid
 	Codecs   struct{ Rows []coded } // gradproxy bench codecs on recorded sequences
 	Other    other
+	Tunnel   tunnel
 }
 
 // Wan is the measurement of wantable: the time of a DDP step.
@@ -135,17 +136,33 @@ func (d data) plotted() []scatter.Row {
 	return rows
 }
 
+// Tunnel has the rows of benchtunnel.
+type tunnel struct {
+	Rows []struct {
+		ID   string  `json:"id"`
+		Here float64 `json:"here"`
+	} `json:"rows"`
+}
+
+// here returns the figure of the row of that name.
+func (t tunnel) here(id string) float64 {
+	for _, r := range t.Rows {
+		if r.ID == id {
+			return r.Here
+		}
+	}
+	panic("docs/data/tunnel.json has no row " + id)
+}
+
 // Other is figures that tests and benchmarks print, written down by hand.
 type other struct {
 	OutageSeconds      float64 `json:"outage_seconds"`       // how long the link swallowed everything
 	OutageDelaySeconds float64 `json:"outage_delay_seconds"` // how much longer the job took
-	DirectMicroseconds float64 `json:"direct_p50_us"`        // one byte there and back
-	PairMicroseconds   float64 `json:"pair_p50_us"`          // the same through two proxies, with TLS between
 }
 
 // read reads the files of docs/data.
 func read(dir string) (d data, err error) {
-	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "tensorflow.json": &d.TF, "flower.json": &d.Flower, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "other.json": &d.Other} {
+	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "tensorflow.json": &d.TF, "flower.json": &d.Flower, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "other.json": &d.Other, "tunnel.json": &d.Tunnel} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = json.Unmarshal(b, into)

@@ -96,7 +96,7 @@ func six(d data) string {
 		{fmt.Sprintf("DDP ring, `3lc`, sums `int4`: bytes of %d steps, a whole training", d.Ring.Steps), megabytes(ringDirect.SameSteps.StepBytes * ringSteps), megabytes(ring.SameSteps.StepBytes * ringSteps),
 			fmt.Sprintf("%s fewer; %+.2f points; replicas differ a little; early steps at 10 Mbit/s%s %s as fast", factor(d.Ring.fewer(ringSums)), ring.SameSteps.Points, early, factor(slow.Speedup))},
 		{fmt.Sprintf("the WAN swallows everything for %g s", o.OutageSeconds), "", fmt.Sprintf("the job takes %g s longer", o.OutageDelaySeconds), "the weights are the same bits"},
-		{"a byte there and back on loopback, median", fmt.Sprintf("%g µs", o.DirectMicroseconds), fmt.Sprintf("%g µs", o.PairMicroseconds), "two proxies, TLS 1.3 between them"},
+		{"a pair of proxies on loopback, TLS between: added to a byte's round trip, median", fmt.Sprintf("%.0f µs", d.Tunnel.here("pair/haproxy/ping")), fmt.Sprintf("%.0f µs", d.Tunnel.here("pair/gradproxy-tls/ping")), "without: two haproxies"},
 	}) + gigabit
 }
 
