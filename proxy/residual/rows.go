@@ -33,8 +33,8 @@ type rowsKey struct {
 	keys uint64
 }
 
-// A row has or had a residual. Rows are linked in the order of use by their places, of four bytes each: an entry of lru.Cache, which has pointers and is
-// allocated by itself, takes some five times the memory of a row, and there may be millions of rows.
+// A row has or had a residual. Rows are linked in the order of use by their places, and not by lru.Cache: there may be millions of rows, and an entry of a Cache is
+// allocated by itself and has pointers that each garbage collection follows. A row's place also tells where its residual lies.
 type row struct {
 	id           uint64
 	used         uint64 // tick
