@@ -4,12 +4,12 @@ package codecs
 type Filled interface {
 	Method
 
-	// Fill returns the byte of which the codes of zeros consist, and every how many words of 4 bytes a scale stands in their place, which is zero where all its values
+	// Fill returns the byte that zeros are coded as, and every how many words of 4 bytes a scale stands in their place, which is zero where all its values
 	// are; 0: scales are like codes, or stand at no such places.
 	Fill() (code byte, period int)
 }
 
-// FillOf returns what Fill returns for the method of c; ok is false if it is not Filled.
+// FillOf returns the results of Fill for the method of c; ok is false if it is not Filled.
 func FillOf(c Codec) (code byte, period int, ok bool) {
 	m, _ := MethodOf(c)
 	f, ok := m.(Filled)

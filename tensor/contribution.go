@@ -2,7 +2,7 @@ package tensor
 
 import "math"
 
-// These constants bound what comes back of a sum of gradients, beside what went into it. They were measured on trainings of
+// These constants bound the result of a sum of gradients, beside this rank's input to it. They were measured on trainings of
 // integration/testdata/record_sums.py: of the changes from an input to the result, at least 13 % had the rarer sign (6.7 % in the second table of docs/loss.md), the
 // changes were never nearer to a multiple of the input than 13 % of their norm, and no result was 50 times as small as the input in more than a
 // tenth of its elements.

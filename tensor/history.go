@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// These constants bound what a sum of gradients may look like beside the sums before it. They were measured on trainings of
+// These constants bound how a sum of gradients may differ from the sums before it. They were measured on trainings of
 // integration/testdata/record_sums.py: the norm of a gradient was 0.4 to 2.2 of the median of the six before it, gradients had at least 2 % of
 // elements of either sign, and none had a cosine of 0.9 with an earlier one and of less than 0.5 with the last. Weights that are averaged
 // every few steps have a cosine of 0.98 and more with the average before.

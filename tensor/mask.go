@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// A Mask is what the bytes on the wire differ from elements by: each byte is the element's byte XOR a byte of the Mask, its four bytes in turn. The zero Mask changes
+// A Mask is the difference between the bytes on the wire and elements: each byte is the element's byte XOR a byte of the Mask, its four bytes in turn. The zero Mask changes
 // nothing.
 type Mask [4]byte
 

@@ -26,7 +26,7 @@ const (
 // runs just before lossy coding, on facts that the parser could not have at the block's first byte. It refuses, and never proves.
 //
 // A value is plausible if it looks like the next sum of gradients after the last value: the two norms are within a factor of 4,
-// the difference is not as small as that of weights, and the magnitudes have not suddenly become as even as those of weights.
+// the difference is not as small as between weights, and the magnitudes have not suddenly become as even as weights' magnitudes.
 //
 // Trust is earned: the zero Trust has none. Three plausible values in a row that each differ from the value before by at least their own
 // norm win it, and the next value is the first that may lose something. Averaged weights never do that; gradients do at once. A value that is not

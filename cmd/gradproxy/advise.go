@@ -60,7 +60,7 @@ func printAdvice(w io.Writer, a *advise.Advice, r *trials.Report, s *adminclient
 	fmt.Fprintf(w, "%d values, %s, were tried in %.3g s of a core; %d more found no room\n", r.Values, admin.Size(r.Bytes), r.Spent, r.Dropped)
 	if len(a.Choices) == 0 {
 		if advise.Lossless(r) {
-			fmt.Fprintln(w, "nothing that was sent may lose anything: /tensors says for each tensor what is missing, such as sums: gradients of its job")
+			fmt.Fprintln(w, "nothing that was sent may lose anything: /tensors names the missing proof of each tensor, such as sums: gradients of its job")
 		} else {
 			fmt.Fprintln(w, "no candidate has coded a tensor for long enough: ask again once the job has made some dozens of steps")
 		}

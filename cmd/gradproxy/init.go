@@ -56,7 +56,7 @@ func initCommand() *cobra.Command {
 	c.Flags().StringVar(&q.sites, "sites", "", "names of the two sites, such as paris,tokyo")
 	c.Flags().StringVar(&q.addresses, "addresses", "", "address of each as the other reaches it, host or host:port; - for one that cannot be reached, and dials")
 	c.Flags().StringVar(&q.networks, "networks", "", "network of each one's hosts, such as 10.1.0.0/16,10.2.0.0/16; - for the address alone")
-	c.Flags().StringVar(&q.loss, "loss", "", "what may lose precision: "+strings.Join(setup.Losses, ", ")+" (of gradients)")
+	c.Flags().StringVar(&q.loss, "loss", "", "tensors that may lose precision: "+strings.Join(setup.Losses, ", ")+" (of gradients)")
 	c.Flags().StringVar(&output, "output", ".", "folder in which the sites' folders are made")
 	c.Flags().StringVar(&domain, "domain", "training", "trust domain, the first part of the sites' ids")
 	c.Flags().BoolVar(&force, "force", false, "write over the sites' files if they exist")

@@ -27,7 +27,7 @@ type whatIfFlags struct {
 }
 
 func (f *whatIfFlags) add(c *cobra.Command) {
-	c.Flags().BoolVar(&f.asked, "what-if", false, "say how many seconds the job's bytes take on links, and what they cost, by policy")
+	c.Flags().BoolVar(&f.asked, "what-if", false, "say how many seconds the job's bytes take on links, and their price, by policy")
 	c.Flags().StringArrayVar(&f.links, "link", nil, "RATE/RTT of the link of every site, such as 100M/40ms; may be repeated (default 10M/20ms, 100M/20ms and 1G/20ms)")
 	c.Flags().StringArrayVar(&f.sites, "site", nil, "networks of a site, as 10.1.0.0/16,10.3.0.0/16; may be repeated. Without it every host is a site")
 	c.Flags().Float64Var(&f.price, "price", 0, "price of a gigabyte that leaves a site")

@@ -137,7 +137,7 @@ func (s suite) check(t *testing.T, e codecs.Encoder, d codecs.Decoder, src []byt
 	}
 	decoded = make([]byte, len(src))
 	if err := d.Decode(decoded, encoded); err != nil {
-		t.Fatalf("Decode of what Append made: %v", err)
+		t.Fatalf("Decode of the encoding by Append: %v", err)
 	}
 	if !codecs.Lossy(s.codec) && !bytes.Equal(src, decoded) {
 		t.Fatalf("a lossless codec changed %s", difference(src, decoded))
@@ -315,7 +315,7 @@ func (s suite) unsuitedLeavesState(t *testing.T) {
 		a, errA := e1.Append(nil, src)
 		b, errB := e2.Append(nil, src)
 		if (errA == nil) != (errB == nil) || !bytes.Equal(a, b) {
-			t.Fatalf("step %d: an unsuited block changed what followed", step)
+			t.Fatalf("step %d: an unsuited block changed the encodings after it", step)
 		}
 		if errA == nil {
 			if err := d1.Decode(make([]byte, len(src)), a); err != nil {

@@ -75,7 +75,7 @@ func (h *Hash) contains(from, n int) {
 	}
 }
 
-// insert adds x to the cells of row r, in the order o for it. key is the first coordinate's hash, of which the upper half
+// insert adds x to the cells of row r, in the order o for it. key is the first coordinate's hash; the upper half of it
 // chooses the column; the next coordinate's is mul more.
 func insert(row, x []float32, signs []uint16, r int, key, mul uint64, o order) {
 	signs = signs[:len(x)]

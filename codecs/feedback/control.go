@@ -81,7 +81,7 @@ func (c *Control) due() bool {
 type sample struct {
 	n               int
 	value, lost     float64 // squares
-	delivered, sign int     // delivered values that are not 0; of them those that have the sign of the value
+	delivered, sign int     // delivered values that are not 0; how many of them have the sign of the value
 }
 
 // saw takes in a measurement. bound is that of the codec; 0: it does not adapt.

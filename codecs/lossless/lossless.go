@@ -10,7 +10,7 @@
 //
 // # Wire
 //
-// Numbers are little-endian; u24 has three bytes. A block is cut into chunks of 128 KiB, of which the last may be shorter,
+// Numbers are little-endian; u24 has three bytes. A block is cut into chunks of 128 KiB (the last one may be shorter),
 // and its encoding is theirs, one after another. Each begins with its form:
 //
 //	bits 0-3  0 stored, 1 repeat, 2 bytes, 3 integer16, 4 integer32, 5 integer64,

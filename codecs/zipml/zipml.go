@@ -2,7 +2,7 @@
 // quantification does ([Zhang et al.]): the baseline of SKCompress ([Jiang et al.], sections 4.1 and 7.1), which sends 16 bits a
 // value since 8 converge badly, and finds that most values become 0 if most are near zero.
 //
-// Deviations from the paper, of which this has only the part that SKCompress describes: rounding is to the nearest, not at random
+// Deviations from the paper (this package has only the part of it that SKCompress describes): rounding is to the nearest, not at random
 // ("QSGD and TernGrad further introduce a stochastic rounding"); the range is that of a block of values, 1,048,576 by default,
 // and begins or ends at zero if all have one sign; and zero is a level, so that a value of 0 stays 0.
 //

@@ -109,7 +109,7 @@ func because(t *proxy.TensorInfo) string {
 		"caller unclear":     "Several process groups may have made this call, and they disagree.",
 		"ranks unknown":      "DistributedDataParallel calls this collective, but the number of ranks is not known.",
 		"calls contradicted": "The connection has carried something else than the process has called, so it loses nothing.",
-		"probe late":         "The process that probes did not answer in time, so it is not known what the job's process called, and the value travels exactly.",
+		"probe late":         "The process that probes did not answer in time, so it is not known which collective the job's process called, and the value travels exactly.",
 		"contested":          "Other sums of a step have the same size, so its place does not tell it from them.",
 		"job doubted":        "Another sum of this job was found to be no gradient, so nothing of the job loses anything.",
 		"guarded":            "Receivers were too far behind, so it travels exactly for a while.",

@@ -308,7 +308,7 @@ func (k *checker) jobs() {
 			k.warnf(j.line, where+".aggregates", "lossy: the replicas' weights will differ, with int8 by about 0.001 of their norm, with int4 by 0.01, with Adam by 0.05 to 0.2; docs/loss.md says when that does no harm")
 		}
 		if j.Sums == parser.SumsProved && k.Intercept.Mode == ModeTProxy && slices.ContainsFunc(k.Policy, func(r Rule) bool { return k.losesSumsOf(&r, &j) }) {
-			k.warnf(j.line, where+".sums", "proved: with mode: tproxy the job's processes are on other hosts, where nothing is seen of what they sum, so its rings lose nothing; run gradproxy on the job's own hosts, or set sums: gradients if they sum nothing else")
+			k.warnf(j.line, where+".sums", "proved: with mode: tproxy the job's processes are on other hosts, where their collectives are not seen, so its rings lose nothing; run gradproxy on the job's own hosts, or set sums: gradients if they sum nothing else")
 		}
 		for m := range i {
 			o := &k.Jobs[m]

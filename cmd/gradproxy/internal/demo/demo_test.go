@@ -203,7 +203,7 @@ func TestBrokenPromisesAreErrors(t *testing.T) {
 		negate int
 		want   string
 	}{
-		{Lossless, firstPhase, "gloo, lossless: the weights are not those of the direct run"},
+		{Lossless, firstPhase, "gloo, lossless: the weights differ from the weights of the direct run"},
 		{"int8", firstPhase, ""},
 		{"int8", secondPhase, "gloo, int8: the ranks' weights differ"},
 		{"int8+lossless", secondPhase, "gloo, int8+lossless: the ranks' weights differ"},

@@ -48,7 +48,7 @@ func lossy(text string) bool {
 func (r Run) kept(result Result) error {
 	switch p := r.promise(); {
 	case p == sameWeights && !result.SameAsDirect:
-		return fmt.Errorf("%s, %s: the weights are not those of the direct run: %w", r.Wire, r.Name, ErrBroken)
+		return fmt.Errorf("%s, %s: the weights differ from the weights of the direct run: %w", r.Wire, r.Name, ErrBroken)
 	case p == sameReplicas && !result.ReplicasIdentical:
 		return fmt.Errorf("%s, %s: the ranks' weights differ: %w", r.Wire, r.Name, ErrBroken)
 	case p == likeReplicas && !(result.ReplicaDistance < maxDistance): // nor is NaN

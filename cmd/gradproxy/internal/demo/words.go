@@ -173,14 +173,14 @@ func verdict(r Run, label string, result, direct Result) string {
 		if result.Ratio > goodRatio {
 			fmt.Fprintf(&b, " This is over %d times, as it should be.", goodRatio)
 		} else {
-			fmt.Fprintf(&b, " It should be over %d times, and IS NOT. (Everything travels exactly in the first two steps, and later what does not look like a sum of gradients; with more steps the former weighs less.)", goodRatio)
+			fmt.Fprintf(&b, " It should be over %d times, and IS NOT. (Everything travels exactly in the first two steps, and later any value that does not look like a sum of gradients; with more steps the first two weigh less.)", goodRatio)
 		}
 	}
 	switch p := r.promise(); {
 	case p == sameWeights && result.SameAsDirect:
 		b.WriteString(" Checked: both processes end with the weights of the direct run, bit for bit.")
 	case p == sameWeights:
-		b.WriteString(" The weights ARE NOT those of the direct run, though nothing may be lost here.")
+		b.WriteString(" The weights ARE NOT the same as in the direct run, though nothing may be lost here.")
 	case p == sameReplicas && result.ReplicasIdentical:
 		fmt.Fprintf(&b, " Checked: both processes end with the same weights, bit for bit. %s.", accuracySaid(result, direct))
 	case p == sameReplicas:

@@ -16,7 +16,7 @@ func TestVerdicts(t *testing.T) {
 		{Lossless, Result{Seconds: 16, Ratio: 1.404, ReplicasIdentical: true, SameAsDirect: true},
 			"1.4 times fewer bytes on the WAN, 1.25 times as fast. Checked: both processes end with the weights of the direct run, bit for bit."},
 		{"lossless(level=fast)", Result{Seconds: 25, Ratio: 0.8, ReplicasIdentical: true},
-			"1.25 times as many bytes on the WAN, 1.25 times as slow. The weights ARE NOT those of the direct run, though nothing may be lost here."},
+			"1.25 times as many bytes on the WAN, 1.25 times as slow. The weights ARE NOT the same as in the direct run, though nothing may be lost here."},
 		{"int4", Result{Seconds: 20, Ratio: 2.75, ReplicasIdentical: true, Accuracy: 0.9437},
 			"2.75 times fewer bytes on the WAN, as fast. Checked: both processes end with the same weights, bit for bit. " +
 				"The classifier is right on 94.4 % of the test images, that of the direct run on 95.0 %."},
@@ -28,7 +28,7 @@ func TestVerdicts(t *testing.T) {
 				"The classifier is right on 95.0 % of the test images, that of the direct run on 95.0 %."},
 		{"int4+int4", Result{Seconds: 10, Ratio: 5, ReplicaDistance: 0.02},
 			"5 times fewer bytes on the WAN, 2 times as fast. It should be over 5 times, and IS NOT. " +
-				"(Everything travels exactly in the first two steps, and later what does not look like a sum of gradients; with more steps the former weighs less.) " +
+				"(Everything travels exactly in the first two steps, and later any value that does not look like a sum of gradients; with more steps the first two weigh less.) " +
 				"The two processes' weights differ by 0.02 of their norm: it should be less than 0.02, and IS NOT. " +
 				"The classifier is right on 0.0 % of the test images, that of the direct run on 95.0 %."},
 		{"lossless+int8", Result{Seconds: 10, Ratio: 2, ReplicaDistance: 0.001, Accuracy: 1},

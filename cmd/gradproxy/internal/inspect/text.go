@@ -35,7 +35,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		r.WhatIf.write(t)
 	}
 	if total.RoleBytes.Unknown > 0 && total.RoleBytes.Gradient == 0 {
-		fmt.Fprintln(t, "Where a protocol does not say what its sums are, --sums gradients does.")
+		fmt.Fprintln(t, "Where a protocol does not tell the meaning of its sums, --sums gradients does.")
 	}
 	return t.Flush()
 }

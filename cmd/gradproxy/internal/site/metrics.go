@@ -36,7 +36,7 @@ func newCounts(reg prometheus.Registerer, version string) *counts {
 		c.reloads.WithLabelValues(result)
 	}
 	c.loaded.Set(1)
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_build_info", Help: "1; the labels say what is running.",
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_build_info", Help: "1; the labels name the running version and its Go release.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()}})
 	info.Set(1)
 	reg.MustRegister(c.reloads, c.loaded, c.refreshes, c.lost, c.failed, info,
@@ -119,7 +119,7 @@ var peerMetrics = []struct {
 		func(s *tunnel.PeerStats) float64 { return float64(s.Received) }},
 	{peerDesc("peer_padding_bytes_total", "Bytes that were sent to the peer for tunnel.pad alone."), prometheus.CounterValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Padding) }},
-	{peerDesc("peer_network_sent_bytes_total", "Bytes of IP packets that carriers sent to the peer, as a link carries them: with TLS, headers, acknowledgements, and what was sent again; 0: the kernel does not tell."), prometheus.CounterValue,
+	{peerDesc("peer_network_sent_bytes_total", "Bytes of IP packets that carriers sent to the peer, as a link carries them: with TLS, headers, acknowledgements, and bytes that were sent again; 0: the kernel does not tell."), prometheus.CounterValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Network.Sent) }},
 	{peerDesc("peer_network_received_bytes_total", "The same from the peer, without bytes that came twice."), prometheus.CounterValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Network.Received) }},
