@@ -49,16 +49,17 @@ func TestTorchWithLoss(t *testing.T) {
 		name, environment string
 		ranks             int
 		way               testbed.Way
+		lossy             float64 // bytes of a parameter's gradient that a rank sends with loss in all, at least
 		args              []string
 	}{
-		{"DDP", "torch113", 2, gradientCodec, nil},
-		{"DDP", "torch113", 3, gradientCodec, nil},
-		{"DDP", "torch215", 2, gradientCodec, nil},
-		{"DDP", "torch215", 3, gradientCodec, nil},
-		{"DDP", "torch215", 3, gradientCodec + "+int4", nil},
-		{"bfloat16 gradients", "torch215", 2, gradientCodec, []string{"--hook", "bf16"}},
-		{"float16 gradients", "torch215", 2, gradientCodec, []string{"--hook", "fp16"}},
-		{"FSDP", "torch215", 3, gradientCodec, []string{"--mode", "fsdp", "--metric", "--metric-size", "5000", "--metric-every", "3", "--objects"}},
+		{"DDP", "torch113", 2, gradientCodec, 5.5 * 4, nil}, // from the seventh step of twelve on, since the tensors earn trust
+		{"DDP", "torch113", 3, gradientCodec, 5.5 * 4, nil},
+		{"DDP", "torch215", 2, gradientCodec, 5.5 * 4, nil},
+		{"DDP", "torch215", 3, gradientCodec, 5.5 * 4, nil},
+		{"DDP", "torch215", 3, gradientCodec + "+int4", 5.5 * 4, nil},
+		{"bfloat16 gradients", "torch215", 2, gradientCodec, 5 * 2, []string{"--hook", "bf16"}},
+		{"float16 gradients", "torch215", 2, gradientCodec, 5 * 2, []string{"--hook", "fp16"}},
+		{"FSDP", "torch215", 3, gradientCodec, 3.5 * 4, []string{"--mode", "fsdp", "--metric", "--metric-size", "5000", "--metric-every", "3", "--objects"}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/ranks=%d/%s", c.name, c.environment, c.ranks, c.way), func(t *testing.T) {
 			job := torchJob(t, c.environment, c.ranks, append([]string{"--steps", "12", "--hidden", "512"}, c.args...)...)
@@ -66,7 +67,7 @@ func TestTorchWithLoss(t *testing.T) {
 			ps := startProxies(t, w, c.way.Config())
 			results := runJob(t, w, job)
 			report(t, leg{results: results, bytes: w.LinkBytes()})
-			wantLost(t, ps, c.way, 4*results[0].Parameters)
+			wantLost(t, ps, c.way, int(c.lossy*float64((c.ranks-1)*results[0].Parameters))) // the first pass of the ring
 			if c.way == gradientCodec {
 				wantReplicasEqual(t, results)
 			}
