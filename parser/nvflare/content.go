@@ -247,7 +247,7 @@ func (c *content) Text(b []byte) {
 			c.announced.names = map[string]arrayName{}
 		}
 		if len(c.announced.names) < maxNames && len(b) <= maxItemName {
-			c.announced.names[string(b)] = arrayName{xxhash.Sum64(m.Key(3)), npy.Short(string(m.Key(3)), maxLabel)}
+			c.announced.names[string(b)] = arrayName{xxhash.Sum64(m.Key(3)), npy.Short(string(m.Key(3)), maxLabel), isStatistic(m.Key(3))}
 		}
 	default:
 		c.filtered()

@@ -1,6 +1,8 @@
 package nvflare
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"sync"
 
@@ -40,8 +42,18 @@ type announcement struct {
 
 // An arrayName is the name of an array.
 type arrayName struct {
-	hash uint64
-	text string // for people
+	hash      uint64
+	text      string // for people
+	statistic bool   // of a layer that normalizes: isStatistic
+}
+
+// statistics end the names of means and variances that layers keep of their input, in PyTorch and Keras. They are no sums of gradients: a variance whose
+// difference has lost something may become negative.
+var statistics = [][]byte{[]byte("running_mean"), []byte("running_var"), []byte("moving_mean"), []byte("moving_variance")}
+
+// isStatistic reports whether an array of that name is a statistic.
+func isStatistic(name []byte) bool {
+	return slices.ContainsFunc(statistics, func(end []byte) bool { return bytes.HasSuffix(bytes.TrimSuffix(name, []byte(":0")), end) })
 }
 
 // maxLabel bounds a text that is kept for people, in bytes.

@@ -448,3 +448,24 @@ func FuzzNext(f *testing.F) {
 		}
 	})
 }
+
+// Differences of the statistics of normalizing layers are no gradients; weights beside them are state all the same.
+func TestStatisticsTravelExactly(t *testing.T) {
+	for kind, want := range map[string][3]tensor.Role{"WEIGHT_DIFF": {tensor.Gradient, tensor.Exact, tensor.Exact}, "WEIGHTS": {tensor.State, tensor.State, tensor.Exact}} {
+		for _, name := range []string{"bn.running_mean", "bn.running_var", "norm/moving_mean:0", "norm/moving_variance:0"} {
+			files, elements := model(true, 2)
+			j := newJob("site-1.job", 1<<20)
+			j.send(parser.Client, "server_command", "submit_update", "b", announce(kind, "ref", true, []string{"bn.weight", name, "steps"}))
+			j.download(parser.Client, "ref", files, false)
+			found := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
+			if len(found) != len(elements) {
+				t.Fatalf("%d tensors, want %d", len(found), len(elements))
+			}
+			for i, v := range found {
+				if v.Role != want[i] {
+					t.Errorf("%s: tensor %d beside %s is %v, want %v", kind, i, name, v.Role, want[i])
+				}
+			}
+		}
+	}
+}

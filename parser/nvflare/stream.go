@@ -92,6 +92,7 @@ type region struct {
 	kind     npy.Container
 	name     uint64
 	named    bool // this side has announced it
+	exact    bool // a difference of it must lose nothing
 	label    parser.Label
 }
 
@@ -260,7 +261,10 @@ func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
 		CRC32: r.kind == npy.Zip,
 	}
 	if r.mayLose() && !p.again {
-		if t.Role = x.announced.role; t.Role == tensor.Gradient {
+		switch t.Role = x.announced.role; {
+		case t.Role == tensor.Gradient && r.exact:
+			t.Role = tensor.Exact
+		case t.Role == tensor.Gradient:
 			t.Proof = tensor.ByUpdate // the server adds a WEIGHT_DIFF to its weights
 		}
 	}
@@ -276,7 +280,7 @@ func (x *stream) found(at int, f *npy.Item) {
 		r := region{from: at + m.Off, to: at + m.Off + m.Size, dtype: m.DType, kind: f.Kind(), name: xxhash.Sum64String(m.Name), label: parser.Label{From: x.from, To: x.to, Name: npy.Short(m.Name, maxLabel), Shape: m.Shape}}
 		if a := x.announced; a != nil && a.from == x.side {
 			if name, ok := a.names[m.Name]; ok {
-				r.name, r.named, r.label.Name = name.hash, true, name.text
+				r.name, r.named, r.exact, r.label.Name = name.hash, true, name.statistic, name.text
 			}
 		}
 		x.regions = append(x.regions, r)
