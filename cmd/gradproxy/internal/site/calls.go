@@ -236,8 +236,11 @@ func (p *probed) count(process counted) {
 	p.calls.Add(float64(now.Others - was.Others))
 	p.buckets.Add(float64(now.Buckets - was.Buckets))
 	verdict, ended := verdictOn(now, process.Proved()), process.Ended()
-	if ended != "" {
+	switch {
+	case ended != "":
 		verdict = unproved
+	case verdict == "": // until more is known the last verdict stands
+		verdict = p.seen[process].verdict
 	}
 	switch {
 	case verdict == p.seen[process].verdict || strings.HasPrefix(ended, contradicted):
@@ -249,8 +252,10 @@ func (p *probed) count(process counted) {
 	p.seen[process] = sight{now, verdict}
 }
 
-// enough is the number of calls that tell how a process sums its gradients.
-const enough = 32
+const (
+	enough = 32  // calls that tell how a process sums its gradients
+	many   = 512 // buckets in whose messages some should have agreed with the calls
+)
 
 const (
 	provedBuckets = "a process's calls prove its gradients: DistributedDataParallel sums its buckets"
@@ -258,6 +263,7 @@ const (
 	unprovedFSDP  = "a process's gradients are not proved: its own Python code, as that of FSDP, reduces and scatters them or sums several tensors at once"
 	unproved      = "nothing of a process is proved any more"
 	unprovedCode  = "a process's sums are not proved to be gradients: its own code calls them"
+	unprovedWire  = "a process's gradients are not proved: DistributedDataParallel sums its buckets, and no message has agreed with these calls yet"
 )
 
 // verdictOn returns the log's words on the proof by a process's calls; "": too few are known, or no message has agreed with them yet. proved: some have.
@@ -265,10 +271,12 @@ func verdictOn(c probe.Counts, proved bool) string {
 	switch {
 	case proved:
 		return provedBuckets
+	case c.ReducerBuckets >= c.Buckets+enough:
+		return unprovedHook
+	case c.Buckets >= many:
+		return unprovedWire
 	case c.Buckets > 0:
 		return ""
-	case c.ReducerBuckets >= enough:
-		return unprovedHook
 	case c.Others >= enough:
 		return unprovedFSDP
 	case c.Reduces >= enough:

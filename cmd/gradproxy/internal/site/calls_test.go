@@ -131,6 +131,35 @@ func TestEndOfAProofIsLoggedOnce(t *testing.T) {
 	}
 }
 
+// A training process sums numbers of its own first, and then buckets, which are proved later.
+type trainingProcess struct {
+	counts probe.Counts
+	proved bool
+}
+
+func (*trainingProcess) Pid() int                        { return 1 }
+func (*trainingProcess) Name() string                    { return "python" }
+func (*trainingProcess) Ended() string                   { return "" }
+func (u *trainingProcess) Proved() bool                  { return u.proved }
+func (u *trainingProcess) Counts() (probe.Counts, error) { return u.counts, nil }
+
+// A verdict stands until there is another one: the log has a line for each, and none without words.
+func TestVerdictsAreLoggedInTurn(t *testing.T) {
+	log := &buffer{}
+	p := newProbed(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	process := &trainingProcess{}
+	for _, now := range []trainingProcess{{probe.Counts{Reduces: 40}, false}, {probe.Counts{Reduces: 50, Buckets: 2, ReducerBuckets: 2}, false}, {probe.Counts{Reduces: 60, Buckets: 9, ReducerBuckets: 9}, true}} {
+		*process = now
+		for range 2 {
+			p.count(process)
+		}
+	}
+	said := log.String()
+	if strings.Count(said, "level=") != 2 || strings.Contains(said, `msg=""`) || !strings.Contains(said, unprovedCode) || !strings.Contains(said, provedBuckets) {
+		t.Errorf("want two verdicts, one after the other:\n%s", said)
+	}
+}
+
 // The search for a process that the prober is late to find ends with the connection, and with the proxy.
 func TestSearchEndsWithItsConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -173,7 +202,9 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{probe.Counts{Reduces: 3, Others: 3}, false, ""},
 		{probe.Counts{Reduces: 40, Buckets: 1, ReducerBuckets: 40}, true, provedBuckets},
-		{probe.Counts{Reduces: 400, Buckets: 400, ReducerBuckets: 400}, false, ""},
+		{probe.Counts{Reduces: 20, Buckets: 20, ReducerBuckets: 20}, false, ""},
+		{probe.Counts{Reduces: 600, Buckets: 600, ReducerBuckets: 600}, false, unprovedWire},
+		{probe.Counts{Reduces: 40, Buckets: 2, ReducerBuckets: 42}, false, unprovedHook},
 		{probe.Counts{Reduces: 40, ReducerBuckets: 40}, false, unprovedHook},
 		{probe.Counts{Reduces: 40, Others: 80}, false, unprovedFSDP},
 		{probe.Counts{Reduces: 40}, false, unprovedCode},
