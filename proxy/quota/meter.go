@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +75,6 @@ type metering struct {
 	time    *allowance
 	memory  *memory.Budget
 	now     func() time.Duration // a clock that only goes forward
-	worked  func() time.Duration // the processor time of the calling thread
 	spent   atomic.Pointer[error]
 }
 
@@ -84,7 +82,7 @@ type metering struct {
 type meter struct {
 	parser.Parser // nil once it has ended
 	*metering
-	asked *questions // nil: the parser asks nobody
+	watch *stopwatch
 	share memory.Share
 	taken int           // bytes of the budget
 	bytes int           // given since the last look
@@ -141,11 +139,11 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 
 // measured has the parser classify b, and returns the time that it took of this thread and of the process that answers questions.
 func (m *meter) measured(b []byte) (seg parser.Segment, took time.Duration, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	begin := m.worked() + m.asked.time()
+	m.watch.sum = 0
+	m.watch.start()
 	seg, err = m.Parser.Next(b)
-	return seg, m.worked() + m.asked.time() - begin, err
+	m.watch.stop()
+	return seg, m.watch.sum, err
 }
 
 // holds pays for the n bytes that the parser holds, and reports whether it could.

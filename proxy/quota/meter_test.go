@@ -34,8 +34,8 @@ func (noMetrics) ParserSpent(string, string) {}
 // meters returns the meters of a connection's two parsers, whose clocks are *clock.
 func meters(q *Quota, b *memory.Budget, clock *time.Duration, own, other parser.Parser) (a, z *meter) {
 	now := func() time.Duration { return *clock }
-	costs := &metering{metrics: noMetrics{}, log: slog.New(slog.DiscardHandler), time: &q.parserTime, memory: b, now: now, worked: now}
-	return &meter{Parser: own, metering: costs, share: memory.Share{Peer: &q.parserMemory}}, &meter{Parser: other, metering: costs, share: memory.Share{Peer: &q.parserMemory}}
+	costs := &metering{metrics: noMetrics{}, log: slog.New(slog.DiscardHandler), time: &q.parserTime, memory: b, now: now}
+	return &meter{Parser: own, metering: costs, watch: &stopwatch{worked: now}, share: memory.Share{Peer: &q.parserMemory}}, &meter{Parser: other, metering: costs, watch: &stopwatch{worked: now}, share: memory.Share{Peer: &q.parserMemory}}
 }
 
 func newQuota() *Quota { return &Quota{parserTime: allowance{cores: 2, left: timeBurst}} }
@@ -128,10 +128,10 @@ func (a *asking) Next(b []byte) (parser.Segment, error) {
 func TestQuestionsAreParserTime(t *testing.T) {
 	var clock time.Duration
 	for _, asks := range []bool{false, true} {
-		q := &questions{Calls: noCalls{}}
-		m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock}, q}, &hog{clock: &clock})
+		asked := &asking{hog{clock: &clock}, noCalls{}}
+		m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, asked, &hog{clock: &clock})
 		if asks {
-			m.asked = q
+			asked.calls = &questions{Calls: noCalls{}, watch: m.watch}
 		}
 		if _, err := feed(m, 100_000); errors.Is(err, errTime) != asks {
 			t.Errorf("questions paid for: %v, but the parser ended with %v", asks, err)
@@ -146,7 +146,7 @@ func TestWaitsAreNoParserTime(t *testing.T) {
 	q := newQuota()
 	q.parserTime.left = 0
 	m, _ := meters(q, memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock}, slowCalls{}}, &hog{clock: &clock})
-	m.worked = threadTime
+	m.watch.worked = threadTime
 	long := make([]byte, timedAlways)
 	for range 10 { // 50 ms, 25 times timeFree
 		if _, err := m.Next(long); err != nil {
@@ -213,7 +213,7 @@ func TestParserMemoryIsBounded(t *testing.T) {
 // The cost of a meter for each call of a parser.
 func BenchmarkMeter(b *testing.B) {
 	m, _ := meters(newQuota(), memory.NewBudget(64<<20), new(time.Duration), parser.Verbatim{}, parser.Verbatim{})
-	m.now, m.worked, m.time.cores = sinceStart, threadTime, 1000 // as if nothing else took time
+	m.now, m.watch.worked, m.time.cores = sinceStart, threadTime, 1000 // as if nothing else took time
 	piece := make([]byte, 48)
 	for b.Loop() {
 		if _, err := m.Next(piece); err != nil {

@@ -17,16 +17,15 @@ func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn
 	if len(protocols) == 0 {
 		return parser.Verbatim{}, nil, func() {}
 	}
-	var asked *questions
+	asks := &stopwatch{worked: threadTime}
 	if c.Calls != nil {
-		asked = &questions{Calls: c.Calls}
-		c.Calls = asked
+		c.Calls = &questions{Calls: c.Calls, watch: asks}
 	}
 	both := sync.OnceValues(func() (own, other parser.Parser) { return newParsers(protocols, c, recognized) })
 	x := q.Of(peer)
-	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart, worked: threadTime}
-	a := &meter{Parser: guarded{&late{both: both}}, metering: costs, asked: asked, share: memory.Share{Peer: &x.parserMemory}}
-	b := &meter{Parser: guarded{&late{both: both, other: true}}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
+	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart}
+	a := &meter{Parser: guarded{&late{both: both}}, metering: costs, watch: asks, share: memory.Share{Peer: &x.parserMemory}}
+	b := &meter{Parser: guarded{&late{both: both, other: true}}, metering: costs, watch: &stopwatch{worked: threadTime}, share: memory.Share{Peer: &x.parserMemory}}
 	return a, b, func() {
 		a.release()
 		b.release()

@@ -1,7 +1,7 @@
 package quota
 
 import (
-	"sync/atomic"
+	"runtime"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -10,22 +10,36 @@ import (
 // answerTime is the processor's time that a question costs the process that answers. It counts as the parser's.
 const answerTime = 20 * time.Microsecond
 
-// questions count how often the parser of the own app's bytes, which alone asks, has asked for the app's calls.
+// questions are those of the parser of the own app's bytes, which alone asks for the app's calls.
 type questions struct {
 	parser.Calls
-	n atomic.Int64
+	watch *stopwatch // of that parser, which runs on the goroutine that asks
 }
 
-// Of implements parser.Calls.
+// Of implements parser.Calls. A goroutine that waits for an answer keeps no thread, and the wait is no time of the parser.
 func (q *questions) Of(dst []parser.Call, tag uint32) (calls []parser.Call, answered bool) {
-	q.n.Add(1)
+	if w := q.watch; w.runs {
+		w.stop()
+		defer w.start()
+		w.sum += answerTime
+	}
 	return q.Calls.Of(dst, tag)
 }
 
-// time returns the time of all answers so far; 0 for nil, where nobody sees the calls.
-func (q *questions) time() time.Duration {
-	if q == nil {
-		return 0
-	}
-	return time.Duration(q.n.Load()) * answerTime
+// A stopwatch sums up the processor time of a goroutine, which keeps its thread meanwhile.
+type stopwatch struct {
+	worked func() time.Duration // the processor time of the calling thread
+	runs   bool
+	begin  time.Duration
+	sum    time.Duration
+}
+
+func (w *stopwatch) start() {
+	runtime.LockOSThread()
+	w.runs, w.begin = true, w.worked()
+}
+
+func (w *stopwatch) stop() {
+	w.runs, w.sum = false, w.sum+w.worked()-w.begin
+	runtime.UnlockOSThread()
 }
