@@ -82,6 +82,9 @@ func Load(besides ...int) (*Probes, error) {
 	return p, nil
 }
 
+// NeedsSysAdmin reports whether the kernel asks for CAP_SYS_ADMIN where programs are attached: before Linux 6.6 it may.
+func NeedsSysAdmin() bool { return !manyAtOnce() }
+
 // manyAtOnce reports whether the kernel has links of many uprobes (Linux 6.6). Such a link takes CAP_BPF and CAP_PERFMON, where a uprobe by itself takes
 // CAP_SYS_ADMIN (Linux 6.18 refuses it to a process with CAP_PERFMON alone). It is also removed at once, where single uprobes take 50 ms each.
 func manyAtOnce() bool {

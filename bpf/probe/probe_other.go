@@ -16,6 +16,9 @@ type Probes struct{}
 // Load returns an error.
 func Load(...int) (*Probes, error) { return nil, errLinux }
 
+// NeedsSysAdmin returns false.
+func NeedsSysAdmin() bool { return false }
+
 // Close does nothing.
 func (*Probes) Close() error { return nil }
 

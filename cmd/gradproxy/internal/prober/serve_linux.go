@@ -66,9 +66,13 @@ func run() int {
 	return 0
 }
 
-// Capabilities returns the ones that a prober keeps. Linux 6.18 was seen to refuse uprobes of a process with CAP_PERFMON that has given up CAP_SYS_ADMIN.
+// Capabilities returns the ones that a prober keeps.
 func Capabilities() []confine.Capability {
-	return []confine.Capability{confine.BPF, confine.Perfmon, confine.SysPtrace, confine.DACReadSearch, confine.SysAdmin}
+	needs := []confine.Capability{confine.BPF, confine.Perfmon, confine.SysPtrace, confine.DACReadSearch}
+	if probe.NeedsSysAdmin() {
+		needs = append(needs, confine.SysAdmin)
+	}
+	return needs
 }
 
 // probes are a watcher.
