@@ -64,7 +64,7 @@ func TestNamespacesOfOperations(t *testing.T) {
 	if !strings.Contains(build, installed+"/gradproxy") {
 		t.Fatalf("%q does not install the program in %s", build, installed)
 	}
-	compile := exec.CommandContext(deadline(t, 2*time.Minute), "bash", "-ec", strings.ReplaceAll(build, installed, bin))
+	compile := exec.CommandContext(deadline(t, 10*time.Minute), "bash", "-ec", strings.ReplaceAll(build, installed, bin))
 	compile.Dir = ".."
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", build, err, out)

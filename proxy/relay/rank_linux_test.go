@@ -1,9 +1,10 @@
 package relay
 
 import (
-	"io"
+	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/require"
@@ -47,9 +48,19 @@ func TestLockOrder(t *testing.T) {
 	if require.Race {
 		t.Skip("locks are not watched with the race detector")
 	}
-	r := newRelay(t)
 	held := make(chan bool, 2)
-	add := func() (client, server io.Closer) {
+	var moved, wrongly atomic.Int32 // calls of Moved, and the ones under a lock
+	r, err := New(Config{Threads: 2, Moved: func(int) {
+		moved.Add(1)
+		if locks.Held(rank.Relay) || locks.Held(rank.Loop) {
+			wrongly.Add(1)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	add := func() (client, server *net.TCPConn) {
 		client, a := tcpPair(t)
 		b, server := tcpPair(t)
 		if err := r.Add(a, b, func(Ending) { held <- locks.Held(rank.Relay) || locks.Held(rank.Loop) }); err != nil {
@@ -58,6 +69,12 @@ func TestLockOrder(t *testing.T) {
 		return client, server
 	}
 	client, server := add()
+	if _, err := client.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	client.Close()
 	server.Close()
 	ended := <-held
@@ -65,6 +82,9 @@ func TestLockOrder(t *testing.T) {
 	r.Close()
 	if ended || <-held {
 		t.Error("the callback of Add is called under a lock")
+	}
+	if moved.Load() == 0 || wrongly.Load() > 0 {
+		t.Errorf("Moved is called %d times, of them %d under a lock", moved.Load(), wrongly.Load())
 	}
 	if wrong := locks.Wrong(); wrong != "" {
 		t.Error(wrong)
