@@ -63,7 +63,7 @@ var layers = []layer{
 	{"codecs/codectest/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/feedback", "codecs/codectest/..."}},
 	{"codecs/int255", []string{"codecs", "codecs/block", "codecs/internal/params"}},
 	{"codecs/stochastic3", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/threelc"}},
-	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods, of which sparse ones code positions by another
+	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods; sparse ones code positions by another
 
 	{"proxy", []string{"proxy/...", "parser/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
 	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},

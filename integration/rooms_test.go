@@ -21,7 +21,7 @@ var rooms = []string{"proxy/handover", "proxy/quota", "proxy/inquiry", "proxy/tr
 	"parser/flower", "parser/nvflare", "parser/grpcany", "parser/tensorflow", "parser/internal/cursor", "parser/internal/http1", "parser/internal/mix", "parser/internal/msgscan",
 	"parser/internal/npy", "parser/internal/protoscan", "wan-sim"}
 
-// knots are the files of a room that count as one: the types of one state machine, each of which has fields of the others. Files that only act
+// knots are the files of a room that count as one: the types of one state machine, where each has fields of the others. Files that only act
 // on these types lie above them, and the types of their fields below.
 var knots = map[string][][]string{
 	"proxy/tunnel": {

@@ -152,7 +152,7 @@ func (m *mallory) enter(ctx context.Context, opening []byte) (*tunnel.Stream, er
 // the honest peer.
 const (
 	manyBytes = 50e6 // 400 Mbit/s
-	fewBytes  = 1e6  // of which each 200 decode to 320 MiB
+	fewBytes  = 1e6  // each 200 of them decode to 320 MiB
 )
 
 // flood has n streams to a server each say head once and then body again and again, until ctx ends. It returns how often all together said it.

@@ -53,7 +53,7 @@ func TestAnyStreamArrives(t *testing.T) {
 	}
 }
 
-// toyStream returns pieces of tensors, of which several are under way at a time.
+// toyStream returns pieces of tensors. Several tensors are under way at a time.
 func toyStream(r *rand.Rand, pieces int) []byte {
 	var out []byte
 	sizes := map[byte]int{}

@@ -43,7 +43,7 @@ type chaosRow struct {
 	Real     bool     `json:"real"` // processes, not virtual time
 	Faults   []string `json:"faults"`
 	Streams  int      `json:"streams"`
-	Complete int      `json:"complete"` // streams of which both directions arrived whole
+	Complete int      `json:"complete"` // streams whose two directions arrived whole
 	Reset    int      `json:"reset"`    // the others
 	Bytes    int      `json:"bytes"`    // that arrived at apps
 	Replayed uint64   `json:"replayed"` // bytes that left again

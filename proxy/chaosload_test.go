@@ -26,7 +26,7 @@ type traffic int
 const (
 	opaque   traffic = iota // Bytes
 	blocks                  // Declare, Block and Gather of a lossless codec
-	shared                  // Ref: values that several connections carry, each of which predicts the next
+	shared                  // Ref: values that several connections carry; each predicts the next
 	gradient                // Block of a lossy codec, with error feedback
 	answered                // Blocks whose sender stops amid them
 	kinds                   // how many there are
@@ -68,7 +68,7 @@ func chaosCodecs(text string) (codecs.Codec, error) {
 // A script is an app's part in one direction: the app writes all, with pauses, and then ends the direction.
 type script struct {
 	all    []byte
-	lossy  []span          // bytes of float32 of which an approximation may arrive
+	lossy  []span          // bytes of float32 that may arrive as an approximation
 	cuts   []int           // ends of the writes
 	pauses []time.Duration // before each write
 	reset  bool            // the connection is reset where the end would be

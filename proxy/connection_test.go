@@ -46,7 +46,7 @@ func TestHow(t *testing.T) {
 	}
 }
 
-// A brokenEnd is an app's socket, and a stream, of which reads fail once broken is closed.
+// A brokenEnd is an app's socket, and a stream. Their reads fail once broken is closed.
 type brokenEnd struct{ broken chan struct{} }
 
 func (e brokenEnd) Read([]byte) (int, error)        { <-e.broken; return 0, io.ErrClosedPipe }

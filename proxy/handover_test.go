@@ -217,7 +217,7 @@ func (s *movingSite) leave() []Handed {
 	return all
 }
 
-// A talk is a connection between two apps, both of which send without end.
+// A talk is a connection between two apps that both send without end.
 type talk struct {
 	client, server *net.TCPConn
 	stop           chan struct{}

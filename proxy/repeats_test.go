@@ -80,7 +80,7 @@ func repeatsCrossOnce(t *testing.T, toy pathtest.Toy) {
 			got = got[8+size:]
 		}
 	}
-	// At each of the 54 pauses bytes up to the next mark cross again: 200 to 600 at a pause, on the average of a process, each of which has other marks.
+	// At each of the 54 pauses bytes up to the next mark cross again: 200 to 600 at a pause, on the average of a process. Each process has other marks.
 	// If blocks that a pause leaves unfinished crossed by themselves, all would be over 300,000.
 	if limit := int64(size * 5 / 4); crossed.Load() > limit {
 		t.Errorf("%d bytes crossed, want %d at most for nine copies of %d", crossed.Load(), limit, size)

@@ -116,7 +116,7 @@ func newSparseRun(t *testing.T, d tensor.DType, width int) *sparseRun {
 	return &sparseRun{t: t, dtype: d, width: width, sent: map[uint64][]float64{}, received: map[uint64][]float64{}}
 }
 
-// draw returns the ids of n of the array's rows, of which low ones come often.
+// draw returns the ids of n of the array's rows. Low ids come often.
 func (l *sparseRun) draw(r *rand.Rand, n int) []uint64 {
 	ids := map[uint64]bool{}
 	for len(ids) < n {

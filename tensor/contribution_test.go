@@ -84,7 +84,7 @@ func TestContributionJudgesResults(t *testing.T) {
 				t.Errorf("%s of %v: %v, want %v", c.name, d, got, c.want)
 			}
 		}
-		// Three values, of which the loss is many times the input.
+		// Three values whose loss is many times the input.
 		before, after := normal(8), make([]float32, n)
 		for i := range after {
 			v, to := own[i]+before[i], float32(0)
@@ -114,7 +114,7 @@ func TestContributionNeedsElements(t *testing.T) {
 	}
 }
 
-// A result of which bytes are missing is none.
+// A result that lacks bytes is none.
 func TestResultSamplerNeedsAllBytes(t *testing.T) {
 	c, _ := Contribute(Float32, make([]byte, 4096))
 	s := c.NewResultSampler()

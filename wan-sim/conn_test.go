@@ -146,7 +146,7 @@ func TestConnectionsShareTheBottleneck(t *testing.T) {
 	})
 }
 
-// seedThatLoses returns a seed of which exactly the packets are lost whose entry is true.
+// seedThatLoses returns a seed by which exactly the packets are lost whose entry is true.
 func seedThatLoses(t *testing.T, pattern ...bool) Link {
 	t.Helper()
 next:

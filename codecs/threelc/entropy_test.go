@@ -14,7 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// ternary returns n independent values: a part p is not zero, of which a share is 1 and the others are -1.
+// ternary returns n independent values: a part p is not zero. Of these a share is 1, and the others are -1.
 func ternary(r *rand.Rand, n int, p, share float64) []float32 {
 	x := make([]float32, n)
 	for i := range x {

@@ -13,7 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// job is a round of one node over HTTP: a model of three arrays, of which one takes three chunks, and the result.
+// job is a round of one node over HTTP: a model of three arrays (one takes three chunks), and the result.
 func job(seed uint64) (down, up sim.Object, files [2][][]byte) {
 	for side := range files {
 		files[side] = [][]byte{npyOf("<f4", 4, 700, seed+uint64(side)), npyOf("<i8", 8, 3, seed), npyOf("<f2", 2, 50, seed+uint64(side))}

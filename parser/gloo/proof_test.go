@@ -503,7 +503,7 @@ func TestUnansweredBucketIsNotReplaced(t *testing.T) {
 func TestContradictionEndsTheProof(t *testing.T) {
 	const at = 10
 	for name, c := range map[string]struct {
-		sent, called int // elements; in segments of 1250, of which the last may be shorter
+		sent, called int // elements; in segments of 1250 (the last one may be shorter)
 		reset        bool
 	}{
 		"at the first message": {sent: 5000, called: 4000},

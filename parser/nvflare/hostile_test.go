@@ -14,7 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// dataFrame is a frame of a download's answer, of a client: size bytes in all, of which b stand at offset at.
+// dataFrame is a frame of a download's answer, of a client: size bytes in all; b stand at offset at.
 func dataFrame(id, at, size int, b []byte) []byte {
 	return sim.Frame(sim.TypeData, sim.Pack(sim.Map{"sm__pe", "fobs", "sm__ch", "return_only", "sm__tp", "download_service__:download_service__download",
 		"sm__id", id, "sm__os", at, "sm__sz", size}), b)

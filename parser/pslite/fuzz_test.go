@@ -81,7 +81,7 @@ func FuzzFactsOfOthers(f *testing.F) {
 				return classes
 			}
 			p := fresh()
-			others := func(n int) { // two connections, of which either is the other one's server in turn
+			others := func(n int) { // two connections; either is the other one's server in turn
 				for i := range 2 {
 					c := other
 					if (n+i)%2 == 1 {

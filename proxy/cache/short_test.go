@@ -15,7 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A difference of which most elements are zero, as that of an embedding, travels without the codes of zeros to a peer that takes such values, and the same value arrives as from the
+// A difference with mostly zero elements, as an embedding's, travels without the codes of zeros to a peer that takes such values, and the same value arrives as from the
 // encoding with them, which a peer of before gets.
 func TestShortValues(t *testing.T) {
 	const n, steps, old, knows = 1 << 14, 6, 0, 1

@@ -23,7 +23,7 @@ func codec(t testing.TB, text string) codecs.Codec {
 	return c
 }
 
-// embedding returns gradients of an embedding: rows of width values, of which a share are not zero.
+// embedding returns gradients of an embedding: rows of width values; a share of the rows are not zero.
 func embedding(rnd *rand.Rand, rows, width int, share float64) []byte {
 	x := make([]float32, rows*width)
 	for r := range rows {

@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// fake is a codec of which only its name and whether it is lossy matter.
+// fake is a codec that has only a name, and is lossy or not.
 type fake struct {
 	codecs.Codec
 	name  string

@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// fill makes a table of n tensors of a job, of which tensor i has sent i KB.
+// fill makes a table of n tensors of a job. Tensor i has sent i KB.
 func fill(n int) *Table {
 	table := new(Table)
 	o := Origin{Peer: "tokyo", From: netip.MustParseAddr("10.1.0.1"), To: netip.MustParseAddr("10.2.0.1")}

@@ -84,7 +84,7 @@ func deaf(r io.Reader) Link {
 	return &tlsLink{bufferedConn: bufferedConn{Conn: deafConn{feed{r}, nowhere{}}}}
 }
 
-// script turns fuzzed bytes into records, most of which fit the session; bytes that are no record go in raw.
+// script turns fuzzed bytes into records. Most records fit the session; bytes that are no record go in raw.
 func script(b []byte) []byte {
 	var out []byte
 	for len(b) >= 6 {

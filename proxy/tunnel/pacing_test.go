@@ -7,7 +7,7 @@ import (
 
 const mib = 1 << 20
 
-// A pacedPath is a connection under BBR of which a pacer has readings: as bursts of 2 MiB in a round trip of 80 ms leave it.
+// A pacedPath is a connection under BBR that a pacer has readings of: as bursts of 2 MiB in a round trip of 80 ms leave it.
 type pacedPath struct {
 	t     *testing.T
 	now   time.Time
@@ -22,7 +22,7 @@ func newPacedPath(t *testing.T) *pacedPath {
 	}}
 }
 
-// burst lets a round trip pass and packets leave of which some are lost, since which there has been nothing to send.
+// burst lets a round trip pass and packets leave. Some are lost, and since then there has been nothing to send.
 func (p *pacedPath) burst(sent, lost uint32) {
 	p.now = p.now.Add(p.rtt)
 	p.sent += sent

@@ -29,7 +29,7 @@ func gradient(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// cachedValues is a peer's value cache of which no value is new twice.
+// cachedValues is a peer's value cache in which no value is new twice.
 type cachedValues struct {
 	puts  []cache.Put
 	known bool // the next value is one that the peer holds
@@ -340,7 +340,7 @@ func TestResidualWaitsForFewNearlyZeroBlocks(t *testing.T) {
 			t.Fatal("no value may lose something")
 		}
 		var flushes []int
-		for i := range 4 * maxZeros { // of which the first are unlike the values before them
+		for i := range 4 * maxZeros { // the first are unlike the values before them
 			b := settled(zeros())
 			if b.text != "lossless" {
 				t.Errorf("nearly zero block %d travels by %s", i, b.text)

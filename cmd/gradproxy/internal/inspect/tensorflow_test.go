@@ -91,7 +91,7 @@ func compareTensorFlow(t *testing.T, want tensorflowTruth, r *Report, sums parse
 					roles.Unknown += p.Bytes
 				}
 			}
-			if len(d.Payload) == 0 { // arguments and initial values, of which the record has the lengths
+			if len(d.Payload) == 0 { // arguments and initial values: the record has only their lengths
 				d.PayloadBytes, d.PayloadSHA256 = 0, got.PayloadSHA256
 				for _, x := range w.OtherTensors {
 					if x.Request == (side == 0) && x.Bytes >= 256 {

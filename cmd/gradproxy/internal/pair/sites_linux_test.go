@@ -44,7 +44,7 @@ func buildProgram(b *testing.B) program {
 	return p
 }
 
-// sites are two processes of the program, joined by a tunnel, the near one of which leads to a server's listener.
+// sites are two processes of the program, joined by a tunnel. The near one leads to a server's listener.
 type sites struct {
 	near, far process
 	forward   netip.AddrPort

@@ -91,7 +91,7 @@ func keep(t *testing.T, o *fakeResiduals, dir string, test func(k *residualFile,
 	})
 }
 
-// privateFolder makes a folder of which only this user may change the content.
+// privateFolder makes a folder whose content only this user may change.
 func privateFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

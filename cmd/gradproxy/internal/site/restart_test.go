@@ -20,7 +20,7 @@ import (
 // Without a folder for state they never do again.
 func TestResidualsSurviveARestart(t *testing.T) {
 	t.Parallel()
-	const before, after, flush = 14, 17, 4 // the residual is far from empty after 14 values, the first of which is exact
+	const before, after, flush = 14, 17, 4 // the residual is far from empty after 14 values; the first is exact
 	for name, state := range map[string]string{"state is kept": "state: {dir: kept}\n", "state is lost": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

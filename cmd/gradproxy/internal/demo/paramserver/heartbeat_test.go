@@ -48,7 +48,7 @@ func TestHeartbeatsArePSLites(t *testing.T) {
 		if err := w.Init(0, []float32{1}); err != nil {
 			return err
 		}
-		// Four nodes, there and back; and all connections greet, some of which nobody needs to work.
+		// Four nodes, there and back; and all connections greet, also the ones that nobody needs to work.
 		for begin := time.Now(); time.Since(begin) < 20*time.Second; {
 			if beating, greeted := kept.beating(); beating >= 8 && greeted >= len(want.connections) {
 				break
