@@ -121,7 +121,7 @@ func process() *board {
 	b.graph("Memory", "bytes", "Resident.", line{"{{instance}}", fmt.Sprintf("process_resident_memory_bytes{%s} and on (instance) gradproxy_build_info", instances)})
 	b.graph("Descriptors", "none", "", line{"{{instance}}", fmt.Sprintf("process_open_fds{%s} and on (instance) gradproxy_build_info", instances)})
 	b.graph("Parsers", "cps", "Directions that stopped being understood, and connections that cost their parsers too much.",
-		line{"gave up: {{protocol}}", rate("protocol", metric("parsers_gave_up_total", instances))}, line{"spent {{of}}: {{peer}}", rate("of, peer", metric("parsers_spent_total", peers))})
+		line{"gave up: {{protocol}}", rate("protocol", metric("parsers_gave_up_total", instances, `protocol!=""`))}, line{"spent {{of}}: {{peer}}", rate("of, peer", metric("parsers_spent_total", peers))})
 	b.graph("Process that probes", "s", "How long it has not answered in time, and questions per second without an answer in time. Sums whose calls it would tell travel exactly meanwhile.",
 		line{"late: {{instance}}", metric("probe_late_seconds", instances)}, line{"unanswered: {{instance}}", rate("instance", metric("probe_timeouts_total", instances))}, line{"ended: {{instance}}", metric("probe_ended", instances)})
 	b.graph("Residuals forgotten", "cps", "", line{"tensors", rate("instance", metric("tensors_forgotten_total", instances))}, line{"rows", rate("instance", metric("rows_forgotten_total", instances))})

@@ -109,7 +109,7 @@ func alerts() []group {
 			`instance_codec_role:gradproxy_residual_ratio:mean5m{role="aggregate"} / (instance_codec_role:gradproxy_residual_ratio:mean5m{role="aggregate"} offset 1h)`, "> 1.5"}}},
 		{"ReferencesTooSmall", ticket, "10m", "values that peers hold are evicted: raise references at both sites of {{ $labels.instance }}", grows(`shared_values_total{how="evicted"}`, "5m")},
 		{"WrongReference", page, "", "the two ends held different values: a defect of gradproxy, please report the log", is("wrong_references_total", "> 0")},
-		{"ParserGaveUp", ticket, "", "connections of {{ $labels.protocol }} carry bytes outside it, and travel as they are", grows("parsers_gave_up_total", "10m")},
+		{"ParserGaveUp", ticket, "", "connections of {{ $labels.protocol }} carry bytes outside it, and travel as they are", grows(`parsers_gave_up_total{protocol!=""}`, "10m")},
 		{"ParserSpent", ticket, "", "connections of {{ $labels.peer }} cost their parsers too much {{ $labels.of }}", grows("parsers_spent_total", "10m")},
 		{"GuardActive", ticket, "30m", "{{ $labels.codec }} is too coarse for tensors of role {{ $labels.role }}: choose a finer codec", grows("guard_exact_total", "10m")},
 		{"JobDoubted", ticket, "", "a sum of a job with sums: gradients is no gradient ({{ $labels.reason }})", grows("jobs_doubted_total", "10m")},
