@@ -147,7 +147,7 @@ for line in sys.stdin:
 	}
 }
 
-// torchrun, run by exec at two sites, ends with the direct run's weights, for fewer bytes.
+// A job of torchrun, run by exec at two sites, ends with the direct run's weights, for fewer bytes.
 func TestTorchrunByExec(t *testing.T) {
 	t.Parallel()
 	job := torchJob(t, "torch215", 2) // the agent of Debian's 1.13.1 does not work with its Python

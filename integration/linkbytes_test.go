@@ -13,11 +13,11 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// mostOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small. On a machine with nothing else to do
+// maxOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small. On a machine with nothing else to do
 // it is 1.15 to 1.17; before small messages gathered it was 1.96 over TLS and 1.58 over DTLS. A busy machine spreads a burst.
 const maxOverWire = 1.25
 
-// mostOfBursts is mostOverWire for bursts whose messages are 100 bytes: 1.7 now, and 2.3 before.
+// maxOfBursts is maxOverWire for bursts whose messages are 100 bytes: 1.7 now, and 2.3 before.
 const maxOfBursts = 2
 
 // overLink counts what the link carries beside the bytes of the tunnel.

@@ -18,7 +18,7 @@ import (
 	"unicode"
 )
 
-// mostVague is the number of vague words among 1,000 words of prose that a package or a page must stay below. Go's
+// maxVague is the number of vague words among 1,000 words of prose that a package or a page must stay below. Go's
 // net/http has 0.2 times "what", golang.org/x/net/quic 0.4.
 const maxVague = 2
 
@@ -27,7 +27,8 @@ var vague = regexp.MustCompile(`(?i)\b(what|who|those)\b`)
 
 // TestWords looks at the words of each package: names of functions, methods, types, variables and constants of the package, and of exported
 // fields, must not contain a word that docs/glossary.md has in its column "not", except in tests; nothing, not even a local variable of a test,
-// is called most or least; and comments, in tests as well, must name the things that they speak of. For one package:
+// is called most or least; a comment on a declaration that begins
+// with a name begins with the declared one; and comments, in tests as well, must name the things that they speak of. For one package:
 //
 //	go test ./integration -v -run 'TestWords/proxy/tunnel'
 func TestWords(t *testing.T) {
@@ -44,6 +45,9 @@ func TestWords(t *testing.T) {
 			}
 			for _, name := range prose.bounds {
 				t.Errorf("%s: %s: docs/glossary.md says limit, minimum or maximum; a value that was seen is the largest or the smallest", name.where, name.text)
+			}
+			for _, name := range prose.strays {
+				t.Errorf("%s: the comment begins with %s, which is not the name that it stands at: begin with the name, or with a capital", name.where, name.text)
 			}
 			prose.check(t.Errorf)
 		})
@@ -126,6 +130,7 @@ type prose struct {
 	vague  []found // each vague word with its line
 	names  []found
 	bounds []found // most and least, wherever an identifier is one of them
+	strays []found // first words of comments on declarations that look like a name and are not the declared one
 }
 
 // found is a word or a line and its place, as FILE:LINE.
@@ -285,6 +290,9 @@ func (p *prose) readGo(path string, text []byte) error {
 		return found{fmt.Sprintf("%s:%d", path, positions.Position(id.Pos()).Line), id.Name}
 	}
 	p.bounds = append(p.bounds, boundsOf(file, at)...)
+	for _, stray := range straysOf(file) {
+		p.strays = append(p.strays, found{fmt.Sprintf("%s:%d", path, positions.Position(stray.pos).Line), stray.word})
+	}
 	if strings.HasSuffix(path, "_test.go") {
 		return nil
 	}

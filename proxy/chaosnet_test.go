@@ -202,7 +202,7 @@ type wayConn struct {
 	closed        func(*wayConn)
 }
 
-// connect returns both ends of a connection: bytes that a writes cross ab.
+// connectWays returns both ends of a connection: bytes that a writes cross ab.
 func connectWays(ab, ba wansim.Link, client, server netip.AddrPort) (a, b *wayConn) {
 	rtt := ab.Delay + ba.Delay
 	there, back := newWay(ab, rtt), newWay(ba, rtt)

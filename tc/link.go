@@ -39,7 +39,7 @@ func (l Link) Validate() error {
 	return errors.Join(errs...)
 }
 
-// netem draws the jitter in 32 bits of nanoseconds, both ways (linux/net/sched/sch_netem.c, tabledist).
+// The discipline netem draws the jitter in 32 bits of nanoseconds, both ways (linux/net/sched/sch_netem.c, tabledist).
 const (
 	maxDelay  = 100 * time.Second
 	maxJitter = 4 * time.Second

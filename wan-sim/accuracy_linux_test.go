@@ -41,7 +41,7 @@ func TestTUNAccuracy(t *testing.T) {
 		mbps, rtt := c[0], time.Duration(c[1])*time.Millisecond
 		t.Run(fmt.Sprintf("%dMbit,%v", mbps, rtt), func(t *testing.T) {
 			l := Link{Rate: mbps * 1e6 / 8, Delay: rtt / 2}
-			mostTries(t, func() (bool, string) {
+			threeOfFive(t, func() (bool, string) {
 				s := newSpan(t, l, l)
 				var got achieved
 				got.lowest, got.quartile, got.highest = spread(s.idleRTT(t, probes))
@@ -60,7 +60,7 @@ func TestRelayAccuracy(t *testing.T) {
 	require.Long(t)
 	const rate, rtt = fastest * 1e6 / 8, 20 * time.Millisecond
 	l := Link{Rate: rate, Delay: rtt / 2, Queue: 256 << 10}
-	mostTries(t, func() (bool, string) {
+	threeOfFive(t, func() (bool, string) {
 		_, dial := relayed(t, l, l)
 		client, server := dial()
 		go io.Copy(server, server)
@@ -79,7 +79,7 @@ func TestTUNJitter(t *testing.T) {
 	require.Long(t)
 	const delay, jitter, count = 10 * time.Millisecond, 5 * time.Millisecond, 40
 	l := Link{Delay: delay, Jitter: jitter, Seed: 6}
-	mostTries(t, func() (bool, string) {
+	threeOfFive(t, func() (bool, string) {
 		there, back := newPath(l, 0), newPath(l, 1)
 		var late []time.Duration
 		for i, took := range newSpan(t, l, l).idleRTT(t, count) {
@@ -98,7 +98,7 @@ func TestTUNJitter(t *testing.T) {
 // Losses of a link are as many as asked: within the binomial distribution's 99 %.
 func TestTUNLossRate(t *testing.T) {
 	const count, loss = 20_000, 0.02
-	mostTries(t, func() (bool, string) {
+	threeOfFive(t, func() (bool, string) {
 		s := newSpan(t, Link{Loss: loss, Seed: uint64(time.Now().UnixNano())}, Link{})
 		sender, receiver := udp(t, s.a, s.b, addrB4.Addr())
 		for range count {

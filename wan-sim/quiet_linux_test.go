@@ -40,9 +40,9 @@ func processors(t *testing.T) usage {
 	}
 }
 
-// mostTries fails unless three of at most five tries succeed. A try that fails while other processes have taken more than
+// threeOfFive fails unless three of at most five tries succeed. A try that fails while other processes have taken more than
 // a tenth of a processor proves nothing and is repeated; where it is never quiet the test is skipped.
-func mostTries(t *testing.T, try func() (ok bool, saw string)) {
+func threeOfFive(t *testing.T, try func() (ok bool, saw string)) {
 	t.Helper()
 	for good, bad, noise := 0, 0, 0; good < 3; {
 		before := processors(t)

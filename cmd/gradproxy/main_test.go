@@ -94,7 +94,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// signal NAME sends HUP or TERM to the script's background programs.
+// sendSignal is the command `signal NAME` of scripts: it sends HUP or TERM to the script's background programs.
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]syscall.Signal{"HUP": syscall.SIGHUP, "TERM": syscall.SIGTERM}
 	if neg || len(args) != 1 || signals[args[0]] == 0 {

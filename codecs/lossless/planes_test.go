@@ -211,7 +211,7 @@ func TestObvious(t *testing.T) {
 	}
 }
 
-// run counts the same of two elements at a time as of one.
+// A sample counts the same of two elements at a time as of one.
 func TestSampleCounts(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		for n := range 70 {

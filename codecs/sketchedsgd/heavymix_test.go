@@ -18,7 +18,7 @@ func mustPlan(t testing.TB, p Params) *Plan {
 	return plan
 }
 
-// vectors of several kinds, of n values.
+// kinds returns vectors of several kinds, of n values.
 func kinds(n int) map[string][]float32 {
 	r := rand.New(rand.NewPCG(3, 3))
 	v := map[string][]float32{}

@@ -54,7 +54,7 @@ func (c *entropyCoder) append(dst, packed []byte, n int) int {
 	if len(body) > modelLen {
 		coded = copy(body[modelLen:], ransEncode(body[modelLen:], packed, &c.table))
 	}
-	if leastRuns := p - zeros + (zeros+maxRun-1)/maxRun; coded == 0 || modelLen+coded > leastRuns {
+	if minRuns := p - zeros + (zeros+maxRun-1)/maxRun; coded == 0 || modelLen+coded > minRuns {
 		if runs := c.runs[:shorten(c.runs, packed)]; coded == 0 || modelLen+coded > len(runs) {
 			dst[0] = formRuns
 			return formLen + copy(body, runs)

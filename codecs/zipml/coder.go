@@ -38,7 +38,7 @@ func (e encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	return out, nil
 }
 
-// ends returns the least and the greatest of x and 0; both are NaN if one of x is.
+// ends returns the smallest and the largest of x and 0; both are NaN if one of x is.
 func ends(x []float32) (low, high float32) {
 	for _, v := range x {
 		low, high = min(low, v), max(high, v)

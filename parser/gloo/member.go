@@ -14,7 +14,7 @@ type members struct {
 	conflict bool
 }
 
-// prove notes that a side that sends messages of an all-reduce, which go to the rank before its own, has that rank among so many.
+// prove notes the rank, among so many ranks, of a side that sends messages of an all-reduce. They go to the rank before its own, which is the other side's.
 func (m *members) prove(side parser.Side, rank, ranks int) {
 	now := members{ranks: ranks}
 	now.ends[side], now.ends[parser.Client+parser.Server-side] = rank, (rank+ranks-1)%ranks

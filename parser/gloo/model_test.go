@@ -23,7 +23,7 @@ func int32s(numbers ...int32) (b []byte) {
 	return b
 }
 
-// captured shapes and announcements of a model of 11 parameters, whose buckets are 9 and 2 of them.
+// These are the captured shapes and announcements of a model of 11 parameters, whose buckets are 9 and 2 of them.
 var capturedOrder, capturedSizes = int32s(10, 9, 8, 7, 5, 6, 4, 3, 2, 1, 0, 2), int32s(9, 2)
 
 // deliver gives a payload to m as a connection does.

@@ -77,7 +77,7 @@ func TestPlansSendEverySegment(t *testing.T) {
 	}
 }
 
-// match finds the plans that planOf has made, and nothing for another count or rank where the lengths tell.
+// A match finds the plans that planOf has made, and nothing for another count or rank where the lengths tell.
 func TestMatchFindsThePlan(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

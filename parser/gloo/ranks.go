@@ -10,7 +10,7 @@ type ranks struct {
 	conflict  bool    // the traffic contradicts itself or the configuration
 }
 
-// bounds returns the least and the greatest number that is possible.
+// bounds returns the smallest and the largest number that is possible.
 func (r *ranks) bounds() (low, high int) {
 	low, high = max(2, r.low), r.high
 	if high == 0 {

@@ -173,7 +173,7 @@ func (s say) bytes() []byte {
 	return multipart(frames...)
 }
 
-// table returns the scheduler's table of nodes, or the news of one.
+// tableOf returns the scheduler's table of nodes, or the news of one.
 func tableOf(packed bool, nodes ...node) []byte {
 	m := meta{head: unset, command: addNode, nodes: nodes}
 	if packed {

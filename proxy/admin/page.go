@@ -18,7 +18,7 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// policy has browsers take nothing for the page but its own files and this server's answers.
+// contentPolicy has browsers take nothing for the page but its own files and this server's answers.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // pageFiles lists the files of the page by their paths in URLs.

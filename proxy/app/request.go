@@ -6,7 +6,7 @@ type Request struct {
 	Into []byte
 	// Room is how many bytes of room stand before the bytes in the buffer.
 	Room int
-	// Size is the most bytes of the buffer, Room included. It may have fewer if there is no memory.
+	// Size is the maximum size of the buffer in bytes, Room included. It may have fewer if there is no memory.
 	Size int
 	// Min is how many bytes must have come before a waiting Read is woken; the caller must know that they will. 0 is 1.
 	Min int

@@ -16,7 +16,7 @@ import (
 )
 
 // A difference with mostly zero elements, as an embedding's, travels without the codes of zeros to a peer that takes such values, and the same value arrives as from the
-// encoding with them, which a peer of before gets.
+// encoding with them, which a peer of an earlier version gets.
 func TestShortValues(t *testing.T) {
 	const n, steps, old, knows = 1 << 14, 6, 0, 1
 	for _, text := range []string{"int8", "int4", "3lc"} {
@@ -54,9 +54,9 @@ func TestShortValues(t *testing.T) {
 			t.Errorf("%s: other values arrive without the codes of zeros", text)
 		}
 		_, _, fills := codecs.FillOf(codec)
-		t.Logf("%s: %d bytes, to a peer of before %d", text, lengths[knows], lengths[old])
+		t.Logf("%s: %d bytes, to a peer of an earlier version %d", text, lengths[knows], lengths[old])
 		if fills != (lengths[knows] < lengths[old]/4) || !fills && lengths[knows] != lengths[old] {
-			t.Errorf("%s: %d bytes, to a peer of before %d", text, lengths[knows], lengths[old])
+			t.Errorf("%s: %d bytes, to a peer of an earlier version %d", text, lengths[knows], lengths[old])
 		}
 	}
 }

@@ -73,11 +73,11 @@ func (k Kind) valid() bool   { return k >= Bytes && int(k) < len(kindNames) }
 func (k Kind) hasSlot() bool { return k == Declare || k == Block }
 
 const (
-	// MaxBlock is the most bytes of elements that a block may hold, and the most that a Gather may deliver.
+	// MaxBlock is the maximum of bytes of elements that a block may hold, and that a Gather may deliver.
 	MaxBlock = 16 << 20
 	// MaxSlots bounds the slots that one direction of a connection may declare.
 	MaxSlots = 1 << 16
-	// MaxHeader is the most bytes before a frame's body: kind, slot, length.
+	// MaxHeader is the maximum of bytes before a frame's body: kind, slot, length.
 	MaxHeader = 1 + binary.MaxVarintLen32 + binary.MaxVarintLen64
 	// MaxSmall bounds the bodies whose parts are short texts and numbers: all bodies but the ones of Bytes, Block, Gather and Parts.
 	MaxSmall = 4 << 10

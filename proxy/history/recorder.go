@@ -30,7 +30,7 @@ type Sample struct {
 // maxSeries bounds the series of a Recorder. Beyond it jobs have none, and at last peers.
 const maxSeries = 64
 
-// Memory is the most bytes that a Recorder takes.
+// Memory is the maximum of bytes that a Recorder takes.
 const Memory = maxSeries * seriesMemory
 
 // seriesMemory is the bytes of a series with all its slots.

@@ -26,8 +26,9 @@ const (
 	minRatio  = 1.02 // below it the codec is not worth its time
 	minMargin = 1.25 // coding must be this much faster than the path
 	smoothing = 0.25 // weight of the newest block in the ratio
-	fading    = 0.99 // of the best speed, with each block. The best counts and not the mean: where the job itself keeps
-	// the cores busy, most measurements are of the scheduler
+	// The best speed fades with each block. The best counts and not the mean: where the job itself keeps the cores busy,
+	// most measurements are of the scheduler.
+	fading    = 0.99
 	maxStreak = 6 // at most 2^6 values pass between trials
 	maxGains  = 8 // codecs that are remembered; beyond it the oldest is forgotten
 )

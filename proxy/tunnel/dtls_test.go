@@ -41,7 +41,7 @@ func suitePair(t testing.TB, id dtls.CipherSuiteID) (client, server *dtlsSuite) 
 	return find(true), find(false)
 }
 
-// record returns a DTLS record of application data.
+// dtlsRecord returns a DTLS record of application data.
 func dtlsRecord(epoch uint16, number uint64, content string) []byte {
 	b := []byte{23, 254, 253, byte(epoch >> 8), byte(epoch)}
 	for shift := 40; shift >= 0; shift -= 8 {

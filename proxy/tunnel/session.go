@@ -7,7 +7,7 @@ import (
 
 // A session is the state that two sides share while both live: the streams, and the carriers that are attached
 // now. It is fresh until a peer's incarnation is known, and dead once err is set. One lock guards it all,
-// streams included; nobody holds it while a byte is copied that is not among 16 KiB, or read or written.
+// streams included. It is never held during a read or a write, nor while more than 16 KiB are copied.
 type session struct {
 	near  *near
 	far   *far

@@ -63,7 +63,7 @@ type PeerStats struct {
 	Outage    time.Duration // for which nothing has come back although bytes are under way, or there has been no carrier; 0: there is no outage
 	Streams   int           // open now
 	RTT       time.Duration // smallest of the last PINGs; 0: unknown, or an outage
-	Rate      float64       // bytes per second at which bulk arrives at the peer, the most of the last 10 s; 0: unknown, or an outage
+	Rate      float64       // bytes per second at which bulk arrives at the peer, the highest of the last 10 s; 0: unknown, or an outage
 	Codecs    []string      // the peer's list
 	Draining  bool          // the peer takes no new streams
 

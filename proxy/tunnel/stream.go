@@ -69,7 +69,7 @@ func (st *Stream) Buffered() int {
 }
 
 // Path returns the known properties of the way to the peer: the smallest RTT of the last PINGs, and the bytes per
-// second at which bulk arrives at the peer, the most of the last 10 s. 0: unknown.
+// second at which bulk arrives at the peer, the highest of the last 10 s. 0: unknown.
 func (st *Stream) Path() (rtt time.Duration, rate float64) { return st.session.far.path() }
 
 // Done is closed when the stream is dead in both directions: reset by either side, or lost with its session.

@@ -41,8 +41,8 @@ func (s opSequence) diff(want opSequence) (lines []string) {
 	return lines
 }
 
-// The collectives of gen_gloo_ddp.py: DDP's start, then for each step the buffers (a BatchNorm's 768 bytes of float32 and
-// 8 of int64) and the gradients, and a barrier at the end. This package writes the same ops in their course, one by one, as
+// The collectives of the recorded jobs: DDP's start, then for each step the buffers (a BatchNorm's 768 bytes of float32 and
+// 8 of int64) and the gradients, and a barrier at the end. This package writes the same ops in the same order, one by one, as
 // PyTorch wrote.
 func TestSameOpsAsPyTorch(t *testing.T) {
 	const floatBuffers, intBuffers = 768, 8

@@ -57,7 +57,7 @@ func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	return true
 }
 
-// decide asks the policy, which it returns, and for the past that loss needs.
+// decide has the policy choose a codec, and looks up the past that a lossy one needs. It returns the policy that has chosen.
 func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	env := c.conn.Env
 	_, rate := c.conn.Stream.Path()
@@ -214,8 +214,8 @@ func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 }
 
 // unfinished has the peer hold the bytes of a group's blocks that have come, though the blocks are not whole, and returns their parts; nil for blocks that
-// travel verbatim, and if all do. The parts leave in the order of the bytes, and values are noted in the order of the blocks, so of blocks between whose bytes
-// lie bytes of others that would have parts only one has them.
+// travel verbatim, and if all do. The parts leave in the order of the bytes, and values are noted in the order of the blocks, so where
+// blocks of the group interleave only the largest block travels as parts: otherwise the two orders would differ.
 func (c *chooser) unfinished(g *group) (parts [][]frame.Part) {
 	var cuts [][]int
 	chosen := g.apart(func(b *block) bool { return b.slot == nil && b.plan.parts() && b.filled >= policy.MinShared })
@@ -232,8 +232,8 @@ func (c *chooser) unfinished(g *group) (parts [][]frame.Part) {
 	return parts
 }
 
-// settle decides how a block travels that has its own frame: as its slot says, or, if it were to lose something, exactly, or exactly
-// and with its residual. It compares the block with the past of its tensor, just before it would lose something, unless
+// settle chooses how a block with its own frame travels: by its slot's codec; exactly; or exactly with its residual added. It
+// compares the block with the past of its tensor, just before it would lose something, unless
 // the role needs no content to support it.
 func (c *chooser) settle(b *block) error {
 	if b.slot == nil {
@@ -309,8 +309,8 @@ func (c *chooser) lose(b *block, isRows bool) error {
 	return nil
 }
 
-// maxZeros is how many nearly zero blocks in a row at most leave the residual of the earlier ones waiting: it would make the first of them large, but must not wait for a
-// value that never comes.
+// maxZeros is the length of a run of nearly zero blocks of which the last takes the residual along; the ones before it are sent without. The residual would make
+// the first of them large, but must not wait for a value that never comes.
 const maxZeros = 8
 
 // contribution samples a block that is a whole message with the app's input into a sum, where the sum's result is to pass.

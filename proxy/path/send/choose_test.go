@@ -66,7 +66,7 @@ func (v *cachedValues) PutParts(c frame.Tag, p cache.Put, cuts []int) (parts []f
 	return parts, ok
 }
 
-// value plans a value and returns the plan's codec, or why it travels verbatim.
+// planned plans a value and returns the plan's codec, or why it travels verbatim.
 func planned(s *testSender, t tensor.Tensor) (p plan, codec string) {
 	if !s.choose.value(&p, t, frame.MaxBlock) {
 		return p, p.choice.Why.String()

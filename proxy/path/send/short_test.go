@@ -12,7 +12,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Only a peer that has said that it understands the short form gets it. A peer of before has the same values in longer blocks.
+// Only a peer that has said that it understands the short form gets it. A peer of an earlier version has the same values in longer blocks.
 func TestShortBlocksNeedThePeersWord(t *testing.T) {
 	const size = 1 << 14
 	r := rand.New(rand.NewPCG(7, 7))
@@ -48,7 +48,7 @@ func TestShortBlocksNeedThePeersWord(t *testing.T) {
 		pathtest.Whole(t, s.env)
 	}
 	if !bytes.Equal(arrived[0], arrived[1]) || bytes.Equal(arrived[0], sent) {
-		t.Error("other values arrive at a peer of before, or nothing was lost")
+		t.Error("other values arrive at a peer of an earlier version, or nothing was lost")
 	}
 	if lengths[0] > 3*lengths[1]/4 {
 		t.Errorf("%d bytes leave with short blocks, and %d without", lengths[0], lengths[1])

@@ -67,7 +67,7 @@ func (a *ack) appendAck(dst []byte, room int) []byte {
 	return dst
 }
 
-// fragmentHead returns how many bytes a fragment's frame takes besides its data, at most.
+// head returns the maximum of bytes that a fragment's frame takes besides its data.
 func (f *fragment) head() int {
 	return 2 + uvarintLen(f.record) + uvarintLen(f.distance()) + uvarintLen(uint64(f.total)) + uvarintLen(uint64(f.offset)) + 3
 }

@@ -257,8 +257,8 @@ func TestWarmup(t *testing.T) {
 		if want := 1.0 + 4 + 16; sums.xx != want {
 			t.Errorf("after %d steps the squares of those that count sum up to %g, want %g", warmup, sums.xx, want)
 		}
-		if owed := sums.result().NMSE; owed <= coldError.NMSE {
-			t.Errorf("after %d steps NMSE is %g, without them %g: nothing was owed", warmup, owed, coldError.NMSE)
+		if nmse := sums.result().NMSE; nmse <= coldError.NMSE {
+			t.Errorf("after %d steps NMSE is %g, without them %g: no residual was added", warmup, nmse, coldError.NMSE)
 		}
 	}
 	r := measureOne(t, c.codec, d, true)

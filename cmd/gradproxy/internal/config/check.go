@@ -86,7 +86,7 @@ func (k *checker) site() {
 	}
 }
 
-// maxSocket is the most bytes of a unix socket's path: sun_path of unix(7), less the zero and ".new".
+// maxSocket is the maximum of bytes of a unix socket's path: sun_path of unix(7), less the zero and ".new".
 const maxSocket = 107 - len(".new")
 
 // upgradeMargin is how long a change of processes may take beside upgrade.within.

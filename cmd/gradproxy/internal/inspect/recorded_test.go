@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// testdata has short recordings of real jobs with two workers, and the line that each job prints (record.sh).
+// A recordedJob is the line that a job prints: the folder testdata has short recordings of real jobs with two workers (record.sh).
 type recordedJob struct{ Steps, Parameters int }
 
 func recorded(t *testing.T, name string, c Config) (job recordedJob, roles RoleBytes) {

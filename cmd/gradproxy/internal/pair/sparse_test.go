@@ -41,7 +41,7 @@ type pusher struct {
 type method struct {
 	as         func(value, restored, rounding float64) bool
 	some, many bool // of the values are dropped: some, more than half, or none
-	owes       bool // dropped values come later
+	feedback   bool // dropped values come later
 }
 
 // sparseMethods are the methods with keys of their own, without parameters.
@@ -149,7 +149,7 @@ func (x *pusher) checkValues(keys []uint64, values []float32, vals []byte) {
 	x.t.Helper()
 	for i, value := range values {
 		key, j, want := keys[i/x.width], i%x.width, float64(value)
-		if x.method.owes && x.sent[key] != nil {
+		if x.method.feedback && x.sent[key] != nil {
 			want += x.sent[key][j] - x.received[key][j]
 		}
 		bits := binary.LittleEndian.Uint32(vals[4*i:])
@@ -199,7 +199,7 @@ func (x *pusher) draw(r *rand.Rand) (keys []uint64) {
 
 // A worker of ps-lite pushes gradients of other keys each time, as rows of MXNet's and as an application's list, through a
 // policy that names a method for sparse gradients: keys arrive, as many as were sent, by the method's own codec of keys; a value
-// that the method drops arrives as 0, and others as the method has them; and once all that is owed has been paid, every key has
+// that the method drops arrives as 0, and others as the method has them; and once every residual has been flushed, every key has
 // got its sent values, unless the method is right on average only.
 func TestSparsePushes(t *testing.T) {
 	methods := 0
@@ -215,8 +215,8 @@ func TestSparsePushes(t *testing.T) {
 		methods++
 		for _, rows := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/rows=%v", text, rows), func(t *testing.T) {
-				const pays = 41
-				rule := policy.Rule{Job: "sparse", Roles: []tensor.Role{tensor.Gradient}, Codec: text, FlushEvery: pays}
+				const flushEvery = 41
+				rule := policy.Rule{Job: "sparse", Roles: []tensor.Role{tensor.Gradient}, Codec: text, FlushEvery: flushEvery}
 				p := start(t, Config{
 					Rules: []policy.Rule{rule},
 					Jobs:  []proxy.Job{{Name: "sparse", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: parser.SumsGradients}},
@@ -229,20 +229,20 @@ func TestSparsePushes(t *testing.T) {
 					t.Fatal("sparseMethods does not say what it drops")
 				}
 				x.method = &m
-				for range pays - 1 {
+				for range flushEvery - 1 {
 					x.push(r, x.draw(r))
 				}
 				x.checkDropped()
 				x.method = nil // the residual is sent
-				if x.lossy < pays-3 {
-					t.Errorf("%d of %d pushes lost something", x.lossy, pays)
+				if x.lossy < flushEvery-3 {
+					t.Errorf("%d of %d pushes lost something", x.lossy, flushEvery)
 				}
 				every := make([]uint64, x.keys)
 				for i := range every {
 					every[i] = uint64(i)
 				}
 				x.push(r, every)
-				if !c.Traits().Unbiased { // which is owed nothing
+				if !c.Traits().Unbiased { // an unbiased method has no residual
 					x.settled()
 				}
 				reportKeys(t, p.Near.Tensors(), keyCodec.String())

@@ -9,8 +9,8 @@ const (
 
 // shares are the parts into which the descriptors are divided.
 type shares struct {
-	places    int // of one descriptor each: a connection has one for the app's socket, and a second one where it is passed on
-	pipes     int // of two descriptors each, at least one pipe: so many connections that are passed on move bytes at a time
+	places    int // of one descriptor each: a connection has one for the app's socket, and a second one where it bypasses the tunnel
+	pipes     int // of two descriptors each, at least one pipe: so many connections that bypass the tunnel move bytes at a time
 	halfOpen  int // handshakes of tunnels that are under way
 	pollGates int // connections that have poll gates, of proxy.PollGateDescriptors each
 }

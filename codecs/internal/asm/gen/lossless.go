@@ -236,7 +236,8 @@ func places16() []byte {
 	return p[:]
 }
 
-// A register of n 64-bit words has planes of groups in turn; planesApart brings them apart, planesTogether back.
+// planesApart returns the orders of bytes by which a register of n 64-bit words that has planes of groups in turn has them apart (words), and in
+// turn again (back).
 func planesApart(n int) (words, back []byte) {
 	order := make([]byte, n)
 	for i := range order {

@@ -56,7 +56,7 @@ func (k *kernel) partitions(array string) parts {
 	return parts{k.arg(array), p, p3}
 }
 
-// next moves on by so many bytes of dst.
+// nextQuartic moves on by so many bytes of dst.
 func (k *kernel) nextQuartic(q quantizer, sum bool, bytes uint32) {
 	k.ADDQ(operand.U32(4*bytes), q.x.base)
 	if sum {

@@ -87,7 +87,7 @@ func readImages(dir, set string) (Images, error) {
 	return s, nil
 }
 
-// maxIDX is the most bytes that a file may hold: far more than any of these.
+// maxIDX is the maximum of bytes that a file may hold: far more than any of these.
 const maxIDX = 1 << 28
 
 // readIDX reads a gzipped file of bytes in MNIST's format: a magic number that ends in the number of dimensions, their
