@@ -193,6 +193,38 @@ func (p *Probes) link(ex *link.Executable, program *ebpf.Program, addresses []ui
 	return links, nil
 }
 
+// exports are the functions that a library exports.
+type exports struct {
+	file      *elf.File
+	functions map[string]function
+}
+
+// has reports whether the library exports a symbol.
+func (x *exports) has(symbol string) bool { _, ok := x.functions[symbol]; return ok }
+
+// find returns a function and its code.
+func (x *exports) find(symbol string) (function, []byte, error) {
+	at, ok := x.functions[symbol]
+	if !ok {
+		return at, nil, fmt.Errorf("probe: it does not export %s: this release of PyTorch is not known", symbol)
+	}
+	code, err := at.code(x.file)
+	return at, code, err
+}
+
+// entries returns the addresses at which programs are attached to functions.
+func (x *exports) entries(symbols []string) (addresses []uint64, err error) {
+	for _, symbol := range symbols {
+		at, code, err := x.find(symbol)
+		if err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, at.entryOf(code, x.file.Machine))
+	}
+	return addresses, nil
+}
+
+// attachTo reads the library in a file, and attaches the programs to its functions. After an error l may have some links.
 func (p *Probes) attachTo(l *library, path string) error {
 	if err := l.open(path); err != nil {
 		return err
@@ -201,38 +233,26 @@ func (p *Probes) attachTo(l *library, path string) error {
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
-	exported, err := functions(f)
-	if err != nil {
+	x := &exports{file: f}
+	if x.functions, err = functions(f); err != nil {
 		return err
 	}
-	find := func(symbol string) (function, []byte, error) {
-		at, ok := exported[symbol]
-		if !ok {
-			return at, nil, fmt.Errorf("probe: it does not export %s: this release of PyTorch is not known", symbol)
-		}
-		code, err := at.code(f)
-		return at, code, err
-	}
-	_, code, err := find(symNextTag)
+	_, code, err := x.find(symNextTag)
 	if err != nil {
 		return err
 	}
 	if l.counter, err = counterOf(code, f.Machine); err != nil {
 		return err
 	}
-	_, l.opFirst = exported[symOldWork]
+	l.opFirst = x.has(symOldWork)
 	ex, err := link.OpenExecutable(path)
 	if err != nil {
 		return err
 	}
 	attach := func(program *ebpf.Program, symbols ...string) error {
-		var addresses []uint64
-		for _, symbol := range symbols {
-			at, code, err := find(symbol)
-			if err != nil {
-				return err
-			}
-			addresses = append(addresses, at.entryOf(code, f.Machine))
+		addresses, err := x.entries(symbols)
+		if err != nil {
+			return err
 		}
 		links, err := p.link(ex, program, addresses, uint64(l.name))
 		l.links = append(l.links, links...)
@@ -241,13 +261,12 @@ func (p *Probes) attachTo(l *library, path string) error {
 		}
 		return nil
 	}
-	absent := func(symbol string) bool { _, ok := exported[symbol]; return !ok }
-	if !absent(symConnect) {
+	if x.has(symConnect) {
 		if err := attach(p.objects.ConnectGroup, symConnect); err != nil {
 			return err
 		}
 	}
-	if others := slices.DeleteFunc(slices.Clone(symOthers), absent); len(others) > 0 {
+	if others := slices.DeleteFunc(slices.Clone(symOthers), func(symbol string) bool { return !x.has(symbol) }); len(others) > 0 {
 		if err := attach(p.objects.Other, others...); err != nil {
 			return err
 		}

@@ -2,7 +2,8 @@ package lossless
 
 import (
 	"encoding/binary"
-	"math"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/entropy"
 )
 
 // A sample estimates the cost of each plane of some elements, from a few of them: it must be cheap where nothing is to be
@@ -77,21 +78,7 @@ func (s *sample) run(f form, b []byte) {
 			zeros += isZero(uint64(x))
 		}
 	case formFloat16:
-		i := 0
-		for ; i+4 <= len(b); i += 4 { // two, of exponents that are often the same: counting one would wait for the other
-			x := binary.LittleEndian.Uint32(b[i:])
-			c[0][byte(x&0x7f|x>>8&0x80)]++
-			c[1][byte(x>>7)]++
-			c[0][byte(x>>16&0x7f|x>>24&0x80)]++
-			s.second[byte(x>>23)]++
-			zeros += isZero(uint64(uint16(x))) + isZero(uint64(x>>16))
-		}
-		if i+2 <= len(b) {
-			x := binary.LittleEndian.Uint16(b[i:])
-			c[0][byte(x&0x7f|x>>8&0x80)]++
-			c[1][byte(x>>7)]++
-			zeros += isZero(uint64(x))
-		}
+		zeros = s.float16(b)
 	case formInt32:
 		for i := 0; i+4 <= len(b); i += 4 {
 			x := binary.LittleEndian.Uint32(b[i:])
@@ -102,27 +89,7 @@ func (s *sample) run(f form, b []byte) {
 			zeros += isZero(uint64(x))
 		}
 	case formFloat32, formFloat32Split:
-		i := 0
-		for ; i+8 <= len(b); i += 8 {
-			x := binary.LittleEndian.Uint64(b[i:])
-			c[0][byte(x)]++
-			c[1][byte(x>>8)]++
-			c[2][byte(x>>16&0x7f|x>>24&0x80)]++
-			c[3][byte(x>>23)]++
-			c[0][byte(x>>32)]++
-			c[1][byte(x>>40)]++
-			c[2][byte(x>>48&0x7f|x>>56&0x80)]++
-			s.second[byte(x>>55)]++
-			zeros += isZero(uint64(uint32(x))) + isZero(x>>32)
-		}
-		if i+4 <= len(b) {
-			x := binary.LittleEndian.Uint32(b[i:])
-			c[0][byte(x)]++
-			c[1][byte(x>>8)]++
-			c[2][byte(x>>16&0x7f|x>>24&0x80)]++
-			c[3][byte(x>>23)]++
-			zeros += isZero(uint64(x))
-		}
+		zeros = s.float32(b)
 	case formInt64, formFloat64:
 		for i := 0; i+8 <= len(b); i += 8 {
 			x := binary.LittleEndian.Uint64(b[i:])
@@ -140,6 +107,55 @@ func (s *sample) run(f form, b []byte) {
 	s.zeros += zeros
 }
 
+// float16 counts the elements in b, of two bytes, and returns how many are zero. It takes two at once, whose exponents are often the same: counting
+// one would wait for the other.
+func (s *sample) float16(b []byte) (zeros int) {
+	c := &s.count
+	i := 0
+	for ; i+4 <= len(b); i += 4 {
+		x := binary.LittleEndian.Uint32(b[i:])
+		c[0][byte(x&0x7f|x>>8&0x80)]++
+		c[1][byte(x>>7)]++
+		c[0][byte(x>>16&0x7f|x>>24&0x80)]++
+		s.second[byte(x>>23)]++
+		zeros += isZero(uint64(uint16(x))) + isZero(uint64(x>>16))
+	}
+	if i+2 <= len(b) {
+		x := binary.LittleEndian.Uint16(b[i:])
+		c[0][byte(x&0x7f|x>>8&0x80)]++
+		c[1][byte(x>>7)]++
+		zeros += isZero(uint64(x))
+	}
+	return zeros
+}
+
+// float32 counts the elements in b, of four bytes, as float16 does.
+func (s *sample) float32(b []byte) (zeros int) {
+	c := &s.count
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		c[0][byte(x)]++
+		c[1][byte(x>>8)]++
+		c[2][byte(x>>16&0x7f|x>>24&0x80)]++
+		c[3][byte(x>>23)]++
+		c[0][byte(x>>32)]++
+		c[1][byte(x>>40)]++
+		c[2][byte(x>>48&0x7f|x>>56&0x80)]++
+		s.second[byte(x>>55)]++
+		zeros += isZero(uint64(uint32(x))) + isZero(x>>32)
+	}
+	if i+4 <= len(b) {
+		x := binary.LittleEndian.Uint32(b[i:])
+		c[0][byte(x)]++
+		c[1][byte(x>>8)]++
+		c[2][byte(x>>16&0x7f|x>>24&0x80)]++
+		c[3][byte(x>>23)]++
+		zeros += isZero(uint64(x))
+	}
+	return zeros
+}
+
 // isZero returns 1 if x is 0, else 0.
 func isZero(x uint64) int { return int(1 - (x|-x)>>63) }
 
@@ -152,27 +168,10 @@ func (s *sample) maxCount(p int) int {
 	return int(largest)
 }
 
-// bits estimates the order-0 entropy of plane p, in bits a byte, and how many byte values it has. A small sample looks
-// less random than its source, which the last term sets right (Miller 1955, Madow).
+// bits estimates the order-0 entropy of plane p, in bits a byte, and returns how many byte values it has.
 func (s *sample) bits(p int) (bits float64, symbols int) {
 	if s.n == 0 {
 		return 0, 0
 	}
-	sum := float32(0)
-	for _, c := range &s.count[p] {
-		if c > 0 {
-			symbols++
-		}
-		sum += countLog[c]
-	}
-	n := float64(s.n)
-	return math.Log2(n) - float64(sum)/n + float64(symbols-1)/(2*math.Ln2*n), symbols
+	return entropy.Bits(&s.count[p], s.n)
 }
-
-// countLog[c] is c log2 c.
-var countLog = func() (t [sampleMax + 1]float32) {
-	for c := 2; c < len(t); c++ {
-		t[c] = float32(float64(c) * math.Log2(float64(c)))
-	}
-	return t
-}()

@@ -2,13 +2,14 @@ package reference
 
 import (
 	"crypto/subtle"
-	"math"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/entropy"
 )
 
 const (
 	sampleRuns = 32
 	runBytes   = 128
-	sampleSize = sampleRuns * runBytes // bytes
+	sampleSize = sampleRuns * runBytes // bytes, entropy.MaxSample at most
 )
 
 // A sample is where some bytes of a block are compared with the reference's: it must be cheap beside the coding itself.
@@ -60,7 +61,7 @@ func (s *sample) take(x, r []byte) (n int) {
 }
 
 // cost estimates the bits that a word of b, which it may change, takes when each byte of its elements is coded by itself:
-// the sum of the order-0 entropies, with the term that corrects the bias of a small sample (Miller 1955, Madow).
+// the sum of the order-0 entropies of its planes.
 func (s *sample) cost(l lane, b []byte) float64 {
 	if l.float != 0 {
 		l.align(b, b)
@@ -86,25 +87,11 @@ func (s *sample) cost(l lane, b []byte) float64 {
 			c[i%planes][v]++
 		}
 	}
-	n := float64(len(b) / planes)
+	n := len(b) / planes
 	total := 0.0
 	for p := range planes {
-		symbols, sum := 0, float32(0)
-		for _, k := range c[p] {
-			if k > 0 {
-				symbols++
-			}
-			sum += countLog[k]
-		}
-		total += min(8, math.Log2(n)-float64(sum)/n+float64(symbols-1)/(2*math.Ln2*n))
+		bits, _ := entropy.Bits(&c[p], n)
+		total += min(8, bits)
 	}
 	return total * float64(8/planes)
 }
-
-// countLog[c] is c log2 c.
-var countLog = func() (t [sampleSize + 1]float32) {
-	for c := 2; c < len(t); c++ {
-		t[c] = float32(float64(c) * math.Log2(float64(c)))
-	}
-	return t
-}()

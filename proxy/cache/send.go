@@ -19,13 +19,7 @@ import (
 func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 	slot, c := e.slot, w.config
 	chosen := w.codec(e, v, from)
-	how := "whole"
-	if slot.peerHas {
-		how = "difference"
-	}
-	if from != nil {
-		how = "reverse"
-	}
+	how := slot.form(from)
 	slot.peerHas = true
 	c.Metrics.SharedValue(how)
 	var declare []byte
@@ -77,6 +71,17 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			w.memory.Give(e.reserved)
 		},
 	})
+}
+
+// form names the form of a slot's next value, for the metrics.
+func (s *writerSlot) form(from *copyOfSlot) string {
+	switch {
+	case from != nil:
+		return "reverse"
+	case s.peerHas:
+		return "difference"
+	}
+	return "whole"
 }
 
 // codec returns the codec of an entry: the chosen one, or the lossless one where an exact value is due or a lossy codec has no value

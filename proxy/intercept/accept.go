@@ -86,7 +86,7 @@ func acceptAll(ctx context.Context, l tcpListener, places Places, log *slog.Logg
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !passing(err) {
+		if !Transient(err) {
 			return err
 		}
 		log.Warn("intercept: cannot accept connections: they wait", "err", err, "pause", pause)
@@ -99,9 +99,9 @@ func acceptAll(ctx context.Context, l tcpListener, places Places, log *slog.Logg
 	return nil
 }
 
-// passing reports whether accept may succeed later after err: descriptors or memory are short, or the connection died
-// in the backlog.
-func passing(err error) bool {
+// Transient reports whether an accept that failed with err may succeed later: descriptors or memory are short, or the connection died in
+// the backlog.
+func Transient(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
 			return true

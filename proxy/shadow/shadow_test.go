@@ -521,9 +521,18 @@ func TestSendersDoNotWaitForResults(t *testing.T) {
 	s.figures.Lock() // as while sums are added up
 	read := make(chan *Results)
 	go func() { read <- s.Results() }()
-	for range 100 {
-		s.begins(&id)
-		runtime.Gosched()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for range 100 {
+			s.begins(&id)
+			runtime.Gosched()
+		}
+	}()
+	select {
+	case <-sent:
+	case <-time.After(time.Minute):
+		t.Fatal("a sender waits for a reader of the results")
 	}
 	s.figures.Unlock()
 	<-read

@@ -48,6 +48,17 @@ func tune(conn net.Conn, congestion string, log *slog.Logger) (name string, b *b
 	return name, b
 }
 
+// TryCongestion sets a congestion control, by its name in the kernel, on a socket of its own, and so finds out whether this process may: ENOENT where the
+// kernel has no such control, EPERM where it takes CAP_NET_ADMIN. With CAP_NET_ADMIN the kernel loads the module if need be.
+func TryCongestion(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+}
+
 // Congestion controls. Every kernel has Reno and lets everyone use it.
 const (
 	bbr  = "bbr"

@@ -20,23 +20,13 @@ func (c *Config) Kernel() Problems {
 	warn := func(format string, args ...any) Problems {
 		return Problems{{File: c.File, Line: t.line, Where: "tunnel.congestion", Message: fmt.Sprintf(format, args...), Warning: true}}
 	}
-	switch err := tryCongestion(t.Congestion); {
+	switch err := tunnel.TryCongestion(t.Congestion); {
 	case errors.Is(err, unix.EPERM):
 		return warn("this kernel lets only a process with CAP_NET_ADMIN choose %s: without it the kernel's default is used; give the capability, or add %[1]s to net.ipv4.tcp_allowed_congestion_control", t.Congestion)
 	case errors.Is(err, unix.ENOENT):
 		return warn("this kernel has no %s (it has %s): its default is used instead; load the module tcp_%[1]s if there is one, or choose auto", t.Congestion, congestionsHere())
 	}
 	return nil // other faults of a socket are not the file's
-}
-
-// tryCongestion sets a congestion control on a socket of its own. With CAP_NET_ADMIN the kernel loads the module if need be.
-func tryCongestion(name string) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 }
 
 // congestionsHere lists the controls that are loaded.

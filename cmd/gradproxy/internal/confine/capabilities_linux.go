@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // keep drops all capabilities of all threads but the ones that n needs, and returns them. The capabilities that the process would
@@ -28,8 +30,8 @@ func keep(n Needs) ([]Capability, error) {
 		}
 	}
 	if n.Congestion != "" {
-		chosen := choose(n.Congestion) // with all rights, by which the kernel may load the module
-		err := with(kept, func() error { return choose(n.Congestion) })
+		chosen := tunnel.TryCongestion(n.Congestion) // with all rights, by which the kernel may load the module
+		err := with(kept, func() error { return tunnel.TryCongestion(n.Congestion) })
 		if chosen == nil && errors.Is(err, unix.EPERM) {
 			add(NetAdmin)
 		}
@@ -59,16 +61,6 @@ func has(all []Capability) bool {
 		is, err := now.GetFlag(cap.Effective, cap.Value(c))
 		return err != nil || !is
 	})
-}
-
-// choose sets a congestion control on a socket of its own.
-func choose(name string) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 }
 
 // readable returns an error if one of the files cannot be read.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
 // A Listener waits for the processes that are to take over.
@@ -114,7 +116,7 @@ const firstWithin = 10 * time.Second
 func (l *Listener) Accept(site string, refused func(error)) (*Giver, error) {
 	for {
 		c, err := l.AcceptUnix()
-		if err != nil && passing(err) {
+		if err != nil && intercept.Transient(err) {
 			refused(fmt.Errorf("a process that asks to take over waits: %w", err))
 			time.Sleep(acceptAgain)
 			continue
@@ -148,16 +150,6 @@ func (l *Listener) Accept(site string, refused func(error)) (*Giver, error) {
 
 // acceptAgain is the pause after an accept that has failed for want of descriptors or memory.
 const acceptAgain = time.Second
-
-// passing reports whether accept may succeed later after err: descriptors or memory are short, or the other process has left.
-func passing(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
 
 // Refuse tells why nothing is handed over.
 func (g *Giver) Refuse(why error) error {

@@ -88,20 +88,24 @@ func Start(log *slog.Logger, lost func(error)) (*Client, error) {
 	}
 	go func() {
 		defer close(done)
-		err := <-ended
-		c.mu.Lock()
-		closing := c.closing
-		c.mu.Unlock()
-		if closing {
-			return
-		}
-		if err == nil {
-			err = errors.New("exit status 0")
-		}
-		reason := c.giveUp(fmt.Errorf("the process that probes has ended: %w", err))
-		lost(reason)
+		c.await(ended, lost)
 	}()
 	return c, nil
+}
+
+// await waits for the end of the process that probes, and calls lost if that comes before Close.
+func (c *Client) await(ended <-chan error, lost func(error)) {
+	err := <-ended
+	c.mu.Lock()
+	closing := c.closing
+	c.mu.Unlock()
+	if closing {
+		return
+	}
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	lost(c.giveUp(fmt.Errorf("the process that probes has ended: %w", err)))
 }
 
 func closeAll(lines []*line) {

@@ -28,7 +28,7 @@ func stateKey(c *config.Config) func() ([]byte, error) {
 				return nil, err
 			}
 			if secret = privateKey(text); secret == nil {
-				return nil, fmt.Errorf("%s has no PEM key", c.Tunnel.Key)
+				return nil, fmt.Errorf("%s has no PEM key: make one with gradproxy cert, or correct tunnel.key", c.Tunnel.Key)
 			}
 		}
 		return hkdf.Key(sha256.New, secret, nil, "gradproxy state of "+c.Site, sha256.Size)

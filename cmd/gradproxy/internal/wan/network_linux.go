@@ -82,7 +82,7 @@ func newBackEnd(n *Network) (func(PlannedLink) (link, error), error) {
 	case Kernel, EBPF:
 		return vethLinks(n)
 	}
-	return nil, fmt.Errorf("wan %s: there is no back end %s", n.plan.Name, n.plan.BackEnd)
+	return nil, fmt.Errorf("wan %s: there is no back end %q: write user, kernel or ebpf", n.plan.Name, n.plan.BackEnd)
 }
 
 // makeSites makes the namespaces. In each, /etc/hosts names all sites, and this machine's own name stands for the site: some

@@ -66,7 +66,7 @@ func Choose(t *Topology, b BackEnd) (*Plan, error) {
 	case b == User:
 		return NewPlan(t, User, "asked for"), nil
 	case b != "" && b != Kernel && b != EBPF:
-		return nil, fmt.Errorf("%q is none of user, kernel, ebpf", b)
+		return nil, fmt.Errorf("there is no back end %q: write user, kernel or ebpf", b)
 	case b == "" && t.Seeded:
 		return NewPlan(t, User, "it keeps the seed"), nil
 	case b == "" && os.Geteuid() != 0:

@@ -248,7 +248,7 @@ func (s *State) check(name string) error {
 	}
 	for _, n := range s.Plan.namespaces() {
 		if err := nameError(n, 255); err != nil || !strings.HasPrefix(n, "wan") {
-			return fmt.Errorf("namespace %q", n)
+			return fmt.Errorf("it names the namespace %q, and the names of networks begin with wan", n)
 		}
 	}
 	return nil
