@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -121,6 +122,10 @@ func TestTransparentConnectionsKeepTheirClient(t *testing.T) {
 				d := net.Dialer{Control: TransparentControl, Timeout: 10 * time.Second,
 					LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(x.client))}
 				c, err := d.Dial("tcp", x.server)
+				for begin := time.Now(); errors.Is(err, unix.EADDRNOTAVAIL) && time.Since(begin) < 10*time.Second; { // the kernel may not be done with the first one
+					time.Sleep(time.Millisecond)
+					c, err = d.Dial("tcp", x.server)
+				}
 				if err != nil {
 					t.Errorf("dial %s as %s: %v", x.server, x.client, err)
 					return
