@@ -10,7 +10,7 @@ import (
 // answerTime is the processor's time that a question costs the process that answers. It counts as the parser's.
 const answerTime = 20 * time.Microsecond
 
-// questions are those of the parser of the own app's bytes, which alone asks for the app's calls.
+// questions pass on the Calls of a connection to the parser of the own app's bytes: no other parser asks.
 type questions struct {
 	parser.Calls
 	watch *stopwatch // of that parser, which runs on the goroutine that asks

@@ -121,7 +121,7 @@ func (g *recordGate) handOn() {
 // admit takes a datagram apart. Records that may pass go to p, and it returns their length. The lock is held.
 func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 	settled := g.settled.Load()
-	handshake := len(b) // bytes that are no data: they have a bound of their own, since anybody may have sent them who forges the other end's address
+	handshake := len(b) // bytes of records without data, which anybody who forges the other end's address can send: they have a bound of their own
 	for len(b) >= dtlsHeader {
 		length := dtlsHeader + int(binary.BigEndian.Uint16(b[recordLengthAt:]))
 		if length > len(b) {

@@ -309,8 +309,8 @@ func (c *chooser) lose(b *block, isRows bool) error {
 	return nil
 }
 
-// maxZeros is the length of a run of nearly zero blocks of which the last takes the residual along; the ones before it are sent without. The residual would make
-// the first of them large, but must not wait for a value that never comes.
+// maxZeros is a number of nearly zero blocks in a row: the last one takes the residual along, and the others are sent without it. The residual would make
+// a block large, but must not wait for a value that never comes.
 const maxZeros = 8
 
 // contribution samples a block that is a whole message with the app's input into a sum, where the sum's result is to pass.
