@@ -61,9 +61,13 @@ type Probes struct {
 	closed    bool
 }
 
-// Load loads the programs. Neither this process nor besides are ever taken for a job's. The caller must Close the Probes.
+// Load loads the programs. Neither this process nor besides are ever taken for a job's. The caller must Close the Probes. An error says in one line what
+// the kernel or this process lacks.
 func Load(besides ...int) (*Probes, error) {
 	p := &Probes{besides: append([]int{os.Getpid()}, besides...), libraries: map[inode]*library{}, processes: map[int]*Process{}}
+	if err := supported("/sys"); err != nil {
+		return nil, err
+	}
 	spec, err := loadProbe()
 	if err != nil {
 		return nil, explain(err)
@@ -110,17 +114,6 @@ func setNamespace(spec *ebpf.CollectionSpec) error {
 		}
 	}
 	return nil
-}
-
-// explain adds a remedy to an error of the system.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("probe: it takes CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE outside of user namespaces, before Linux 6.6 perhaps CAP_SYS_ADMIN, and a kernel that is not locked down: %w", err)
-	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS):
-		return fmt.Errorf("probe: it takes Linux 5.15 with CONFIG_UPROBES and CONFIG_BPF_EVENTS: %w", err)
-	}
-	return fmt.Errorf("probe: %w", err)
 }
 
 // Close detaches and unloads everything.

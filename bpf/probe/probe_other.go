@@ -16,6 +16,9 @@ type Probes struct{}
 // Load returns an error.
 func Load(...int) (*Probes, error) { return nil, errLinux }
 
+// Permitted returns an error.
+func Permitted() error { return errLinux }
+
 // NeedsSysAdmin returns false.
 func NeedsSysAdmin() bool { return false }
 

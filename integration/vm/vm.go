@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,27 @@ func (g Guest) RunTests(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
 	m := choose(t, g.Kind)
 	return g.run(t, m, TestBinary(t, pkg), append(testFlags(g.timeout(m)), flags...)...)
+}
+
+// RunEach runs the tests of several test binaries in one guest, one after another, and returns their output. Each has its binary, of TestBinary, and its flags.
+// The test fails with the first of them that does.
+func (g Guest) RunEach(t testing.TB, tests ...[]string) string {
+	t.Helper()
+	m := choose(t, g.Kind)
+	var script strings.Builder
+	for _, test := range tests {
+		fmt.Fprintf(&script, "%s || exit 1\n", quoted(slices.Concat(test[:1], testFlags(g.timeout(m)), test[1:])))
+	}
+	return g.run(t, m, "/bin/sh", "-c", script.String())
+}
+
+// quoted returns a command as a shell reads it.
+func quoted(command []string) string {
+	var words []string
+	for _, w := range command {
+		words = append(words, "'"+strings.ReplaceAll(w, "'", `'\''`)+"'")
+	}
+	return strings.Join(words, " ")
 }
 
 // testFlags make a test binary print its stacks before a guest's time is over.

@@ -55,14 +55,6 @@ func keep(n Needs) ([]Capability, error) {
 	return kept, set.SetProc()
 }
 
-func has(all []Capability) bool {
-	now := cap.GetProc()
-	return !slices.ContainsFunc(all, func(c Capability) bool {
-		is, err := now.GetFlag(cap.Effective, cap.Value(c))
-		return err != nil || !is
-	})
-}
-
 // readable returns an error if one of the files cannot be read.
 func readable(files []string) error {
 	for _, file := range files {

@@ -53,6 +53,3 @@ const MaxPorts = 1024
 
 // Apply raises the walls around all threads of this process, and logs them in one line, with one more for each wall that is missing.
 func Apply(n Needs, log *slog.Logger) { apply(n, log) }
-
-// Has reports whether this process has all these capabilities in force.
-func Has(all ...Capability) bool { return has(all) }

@@ -7,5 +7,3 @@ import "log/slog"
 func apply(_ Needs, log *slog.Logger) {
 	log.Info("this process keeps all its rights: only Linux on amd64 and arm64 can take them")
 }
-
-func has([]Capability) bool { return false }

@@ -27,6 +27,7 @@ import (
 type probed struct {
 	log     *slog.Logger
 	prober  *prober.Client // nil: there is none
+	without error          // why there is none; nil: there is one
 	closing context.Context
 	close   context.CancelFunc
 	working sync.WaitGroup
@@ -71,7 +72,7 @@ func probesJobs(c *config.Config) bool {
 
 func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
 	p := &probed{
-		log: log, seen: map[counted]sight{}, unseen: map[int]string{},
+		log: log, without: errLossless, seen: map[counted]sight{}, unseen: map[int]string{},
 		processes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_probe_processes",
 			Help: "Processes whose collectives are seen."}),
 		calls: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_calls_total",
@@ -141,22 +142,24 @@ func (p *probed) of(conn syscall.Conn, far netip.AddrPort) parser.Calls {
 	return c
 }
 
-// begin starts the process that probes, with this process's rights. It must come before confinement.
-func (p *probed) begin() {
-	var err error
-	p.prober, err = prober.Start(p.log, func(err error) {
+// begin starts the process that probes, with this process's rights, unless permitted says that they do not suffice. It must come before confinement.
+func (p *probed) begin(permitted error) {
+	if p.without = permitted; permitted != nil {
+		return
+	}
+	p.prober, p.without = prober.Start(p.log, func(err error) {
 		p.ended.Set(1)
 		p.log.Error("the process that probes has ended, and only a restart brings another: nothing is proved any more, and sums travel exactly, except in jobs with sums: gradients", "err", err)
 	})
-	if err != nil {
-		p.log.Error("the process that probes cannot be started", "err", err)
+	if p.without != nil {
+		p.log.Error("the process that probes cannot be started", "err", p.without)
 		return
 	}
 	p.log.Info("jobs are probed by a process of its own", "pid", p.prober.Pid())
 }
 
-// errNoProber says why nothing is probed.
-var errNoProber = errors.New("no process probes: at the start this one had no CAP_BPF, CAP_PERFMON or CAP_SYS_PTRACE, nothing could lose anything, or an error was logged")
+// errLossless is why nothing is probed for rules that have come later.
+var errLossless = errors.New("no rule could lose anything when this process started, so that it brought no process that probes: restart it")
 
 // errUnloaded is the error of processes that are not seen for the reason that open has logged.
 var errUnloaded = errors.New("the programs that see collectives are not loaded")
@@ -166,7 +169,7 @@ func (p *probed) open() error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
 	if !p.tried {
-		err := errNoProber
+		err := p.without
 		if p.prober != nil {
 			err = p.prober.Load()
 		}

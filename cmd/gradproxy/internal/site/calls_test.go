@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestProcessThatIsNotSeen(t *testing.T) {
 	require.Root(t)
 	log := &buffer{}
 	p := newProbed(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
-	p.begin()
+	p.begin(nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +64,62 @@ func TestProcessThatIsNotSeen(t *testing.T) {
 	}
 }
 
+// unseen returns the log of a site, of a connection of which a parser has asked for a collective, while the site had no process that
+// probes by permitted, or one whose kernel has none of its programs.
+func unseen(t *testing.T, permitted error) string {
+	t.Helper()
+	log := &buffer{}
+	p := newProbed(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	p.begin(permitted)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 2 {
+		c := &calls{probed: p}
+		c.find(conn.(*net.TCPConn), netip.AddrPort{})
+		if all, answered := c.Of(nil, 1); len(all) != 0 || !answered {
+			t.Errorf("calls %+v, answered: %v: want none, so that sums travel exactly", all, answered)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	return log.String()
+}
+
+// wantWarning fails the test unless a log has one warning, which names a reason.
+func wantWarning(t *testing.T, log, reason string) {
+	t.Helper()
+	if strings.Count(log, "level=WARN") != 1 || strings.Contains(log, "level=ERROR") || !strings.Contains(log, "their sums travel exactly, except in jobs with sums: gradients\" err=\""+reason) {
+		t.Errorf("want one warning with the reason %q:\n%s", reason, log)
+	}
+}
+
+// Where nothing is probed the log says why, once, and the parsers see no calls.
+func TestReasonWhyNothingIsProbed(t *testing.T) {
+	for _, err := range []error{errLossless, errors.New("probe: CAP_BPF is missing")} {
+		wantWarning(t, unseen(t, err), err.Error())
+	}
+}
+
+// A kernel without uprobes lets nothing be probed, which the log says once.
+func TestKernelWithoutUprobes(t *testing.T) {
+	require.Root(t)
+	if _, err := os.Stat("/sys/bus/event_source/devices/uprobe"); err == nil {
+		t.Skip("this kernel has uprobes: for the guest of TestHooksUnderAnotherKernel")
+	}
+	log := unseen(t, nil)
+	wantWarning(t, log, "probe: this kernel has no uprobes")
+	t.Log(log)
+}
+
 // A stuck process is one whose calls cannot be counted now, as while the process that probes is stopped.
 type stuck struct{ asked, answer chan struct{} }
 
@@ -81,7 +138,7 @@ func (s *stuck) Counts() (probe.Counts, error) {
 func TestCountsAreNotWaitedFor(t *testing.T) {
 	require.Root(t)
 	p := newProbed(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	p.begin()
+	p.begin(nil)
 	defer p.Close()
 	if err := p.prober.Close(); err != nil { // none is living
 		t.Fatal(err)

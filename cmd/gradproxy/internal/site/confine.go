@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/otlp"
@@ -43,7 +44,7 @@ func (s *Site) Confine(exec bool) {
 	if len(n.Ports) <= confine.MaxPorts {
 		s.ports = n.Ports
 	}
-	s.untraced = s.probed != nil && s.probed.prober == nil && mayTrace()
+	s.untraced = s.probed != nil && s.probed.prober == nil && probe.Permitted() == nil
 	confine.Apply(n, s.log)
 }
 
@@ -64,9 +65,6 @@ func capabilities(c *config.Config, exec bool) []confine.Capability {
 	slices.Sort(need)
 	return slices.Compact(need)
 }
-
-// mayTrace reports whether this process has the rights that probes take.
-func mayTrace() bool { return confine.Has(confine.BPF, confine.Perfmon, confine.SysPtrace) }
 
 // congestion returns the TCP congestion control that carriers ask for; "": the kernel's.
 func congestion(c *config.Config) string {

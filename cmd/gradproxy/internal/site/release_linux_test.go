@@ -32,7 +32,7 @@ func (c *closing) Close() error {
 func TestRulesAreRemovedFirst(t *testing.T) {
 	require.Root(t)
 	p := newProbed(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	p.begin()
+	p.begin(nil)
 	if p.prober == nil {
 		t.Fatal("no process probes")
 	}

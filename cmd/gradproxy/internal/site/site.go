@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
@@ -211,9 +212,11 @@ func (s *Site) probe(c *config.Config) {
 		return
 	}
 	s.probed = p
-	if c.MayLose() && mayTrace() {
-		s.probed.begin()
+	permitted := errLossless
+	if c.MayLose() {
+		permitted = probe.Permitted()
 	}
+	p.begin(permitted)
 }
 
 // openFiles opens the files of state.dir.

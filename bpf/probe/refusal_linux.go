@@ -1,0 +1,69 @@
+//go:build amd64 || arm64
+
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// rights are the capabilities that probes take.
+var rights = []struct {
+	name   string
+	number uint
+}{{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE}}
+
+// Permitted returns an error that names the capabilities which this process lacks.
+func Permitted() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("probe: capget: %w", err)
+	}
+	var missing []string
+	for _, r := range rights {
+		if data[r.number/32].Effective&(1<<(r.number%32)) == 0 {
+			missing = append(missing, r.name)
+		}
+	}
+	verb := "are"
+	switch len(missing) {
+	case 0:
+		return nil
+	case 1:
+		verb = "is"
+	}
+	return fmt.Errorf("probe: %s %s missing: run gradproxy as root, or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE (AmbientCapabilities= of its unit)", strings.Join(missing, ", "), verb)
+}
+
+// supported returns an error if the kernel whose file system sys is has no uprobes. Where sys is not mounted nothing is known.
+func supported(sys string) error {
+	if _, err := os.Stat(filepath.Join(sys, "bus")); err != nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(sys, "bus/event_source/devices/uprobe")); errors.Is(err, os.ErrNotExist) {
+		return errors.New("probe: this kernel has no uprobes: boot one with CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS, Linux 5.15 or later")
+	}
+	return nil
+}
+
+// explain adds a remedy to an error of the system.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		if missing := Permitted(); missing != nil {
+			return fmt.Errorf("%w: %w", missing, err)
+		}
+		return fmt.Errorf("probe: the kernel refuses uprobes here, as in a user namespace, under a container's seccomp profile, or before Linux 6.6 without CAP_SYS_ADMIN: run gradproxy outside of it: %w", err)
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("probe: this kernel lacks needed features: boot one with CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS, Linux 5.15 or later: %w", err)
+	}
+	return fmt.Errorf("probe: %w", err)
+}
