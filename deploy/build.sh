@@ -44,12 +44,17 @@ sed -e 's|^Description=.*|&, while the package is being upgraded|' -e 's|^Restar
 	"$stage/units/gradproxy.service" >"$stage/units/gradproxy-next.service"
 cp deploy/packages/upgrade.sh "$stage/upgrade"
 
-for arch in ${ARCHES:-amd64 arm64}; do
-	name=gradproxy-linux-$arch
-	GOARCH=$arch go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -o "$out/$name" ./cmd/gradproxy
-	quietly "$stage/bin/cyclonedx-gomod" bin -json -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name"
-	cp "$out/$name" "$stage/gradproxy"
-	NFPM=$stage/bin/nfpm quietly deploy/packages/pack.sh "$stage" "$arch" "$version" "$out"
-done
+# distribute ARCH: builds the binary for a processor, with its list of modules and its packages.
+distribute() {
+	local name=gradproxy-linux-$1
+	GOARCH=$1 go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -o "$out/$name" ./cmd/gradproxy
+	"$stage/bin/cyclonedx-gomod" bin -json -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name"
+	cp "$out/$name" "$stage/gradproxy-$1"
+	NFPM=$stage/bin/nfpm deploy/packages/pack.sh "$stage" "$1" "$version" "$out"
+}
+# Side by side, since a packer uses one core.
+export -f distribute
+export out stage version
+quietly xargs -P 0 -I ARCH bash -euo pipefail -c 'distribute ARCH' <<<"$(tr ' ' '\n' <<<"${ARCHES:-amd64 arm64}")"
 cd "$out"
 sha256sum gradproxy-linux-* gradproxy_*.deb gradproxy_*.rpm >SHA256SUMS

@@ -47,7 +47,7 @@ func TestPackagesAreSigned(t *testing.T) {
 	do(nil, ".", "gpg", "--batch", "--pinentry-mode", "loopback", "--passphrase", "a word", "--armor", "--output", key, "--export-secret-keys")
 	do(nil, ".", "gpg", "--batch", "--armor", "--output", public, "--export")
 	stage := filepath.Join(scratch, "stage")
-	for _, file := range []string{"gradproxy", "upgrade", "units/a.service", "man/a.1.gz", "completion/bash", "completion/zsh", "completion/fish"} {
+	for _, file := range []string{"gradproxy-amd64", "upgrade", "units/a.service", "man/a.1.gz", "completion/bash", "completion/zsh", "completion/fish"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(stage, file)), 0o755); err != nil {
 			t.Fatal(err)
 		}
