@@ -68,6 +68,7 @@ func workers(results []testbed.Result) (all []testbed.Result) {
 // Real jobs end with the direct run's weights though the carrier under them changes: TLS is cut in mid-run, so that datagrams carry everything, the
 // host of a site then gets another address, datagrams are cut, TLS returns, and the WAN is a black hole for a while. The link loses 1 % of its packets.
 func TestJobsWhileCarriersChange(t *testing.T) {
+	t.Parallel()
 	torch := torchJob(t, "torch113", 2, "--steps", "24", "--hidden", "256", "--timeout", "300")
 	mxnet := mxnetMode{twoWorkers, []string{"--steps", "24"}, nil}
 	for name, c := range map[string]struct {

@@ -106,6 +106,7 @@ func TestWhatIsNoGradientTravelsExactly(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%s", c.name, way), func(t *testing.T) {
+				t.Parallel()
 				folder := t.TempDir()
 				job := c.job(t)
 				job.Args = append(job.Args, "--record", folder)

@@ -130,8 +130,11 @@ func newJob(t *testing.T, environment, program string, ranks int, args []string)
 	require.Root(t)
 	python, complete := testbed.Python(environment)
 	require.Named(t, environment, complete, "run integration/env/install.sh "+environment)
-	_, err := os.Stat("/usr/share/datasets/fashion-mnist")
+	_, err := os.Stat(images)
 	require.Named(t, "fashion-mnist", err == nil, "run integration/env/install.sh fashion-mnist")
+	if err := unpackImages(); err != nil {
+		t.Fatal(err)
+	}
 	program, err = filepath.Abs(filepath.Join("testdata", program))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,10 @@ func TestTorchDDP(t *testing.T) {
 		environment string
 		ranks       int
 	}{{"torch113", 2}, {"torch113", 3}, {"torch215", 2}, {"torch215", 3}} {
-		t.Run(fmt.Sprintf("%s/ranks=%d", c.environment, c.ranks), func(t *testing.T) { compare(t, torchJob(t, c.environment, c.ranks)) })
+		t.Run(fmt.Sprintf("%s/ranks=%d", c.environment, c.ranks), func(t *testing.T) {
+			t.Parallel()
+			compare(t, torchJob(t, c.environment, c.ranks))
+		})
 	}
 }
 
@@ -29,13 +32,14 @@ func TestTorchModes(t *testing.T) {
 		args              []string
 	}{
 		{"bfloat16 gradients", "torch215", []string{"--hook", "bf16"}},
-		{"float16 gradients", "torch215", []string{"--hook", "fp16", "--hidden", "256"}},
-		{"buffers, used maps and metrics", "torch113", []string{"--norm", "--unused", "--metric", "--hidden", "256"}},
+		{"float16 gradients", "torch215", []string{"--hook", "fp16"}},
+		{"buffers, used maps and metrics", "torch113", []string{"--norm", "--unused", "--metric"}},
 		{"FSDP", "torch215", []string{"--mode", "fsdp"}},
-		{"post-local SGD", "torch113", []string{"--mode", "postlocal", "--local-steps", "3", "--hidden", "256"}},
-		{"averaged weights", "torch215", []string{"--mode", "localsgd", "--local-steps", "2", "--hidden", "256"}},
+		{"post-local SGD", "torch113", []string{"--mode", "postlocal", "--local-steps", "3"}},
+		{"averaged weights", "torch215", []string{"--mode", "localsgd", "--local-steps", "2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			compare(t, torchJob(t, c.environment, 2, c.args...))
 		})
 	}
@@ -62,6 +66,7 @@ func TestTorchWithLoss(t *testing.T) {
 		{"FSDP", "torch215", 3, gradientCodec, 3.5 * 4, []string{"--mode", "fsdp", "--metric", "--metric-size", "5000", "--metric-every", "3", "--objects", "--barrier"}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/ranks=%d/%s", c.name, c.environment, c.ranks, c.way), func(t *testing.T) {
+			t.Parallel()
 			job := torchJob(t, c.environment, c.ranks, append([]string{"--steps", "12", "--hidden", "512"}, c.args...)...)
 			w := newWAN(t, c.ranks, fast)
 			ps := startProxies(t, w, c.way.Config())

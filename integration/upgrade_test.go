@@ -74,6 +74,7 @@ func TestMXNetSurvivesUpgrades(t *testing.T) {
 // TestJobsSurviveAll has a job of DistributedDataParallel and one of MXNet go through upgrades of both proxies, an outage of the WAN, and the attacks of a
 // third peer with a right certificate, all at once: both end with the direct run's weights. The outage lasts for the flag --outage.
 func TestJobsSurviveAll(t *testing.T) {
+	t.Parallel()
 	for name, run := range map[string]struct {
 		want  func(t *testing.T) leg
 		job   func(t *testing.T) testbed.Job
