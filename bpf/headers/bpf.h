@@ -25,7 +25,7 @@ typedef unsigned long long __u64;
 #endif
 
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_LPM_TRIE = 11 };
-enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1 << 10 };
 #define BPF_F_CURRENT_NETNS (~0ULL)
 enum { AF_INET = 2, AF_INET6 = 10, IPPROTO_IP = 0, IPPROTO_TCP = 6, IPPROTO_IPV6 = 41 };
 

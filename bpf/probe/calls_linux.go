@@ -42,13 +42,13 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 		switch {
 		case err == nil:
 			from := len(dst)
-			if dst = state.appendCall(dst, i, &call); nowhere(dst[from:]) && !isEmpty(&call) {
+			if dst = state.group(i).appendCall(dst, &call); unknownRelease(dst[from:], &call) {
 				return dst, errRelease
 			}
 		case !errors.Is(err, ebpf.ErrKeyNotExist):
 			return dst, fmt.Errorf("probe: %w", err)
 		case int32(tag-g.First) >= 0 && p.given(g.Object+uint64(state.Counter), tag):
-			dst = state.appendCall(dst, i, &probeCall{})
+			dst = state.group(i).appendCall(dst, &probeCall{})
 		}
 	}
 	return dst, nil
@@ -57,9 +57,9 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 // errRelease says that no known layout is the right one.
 var errRelease = errors.New("probe: DistributedDataParallel sums a bucket whose size, type and operator are nowhere that a known release of PyTorch keeps them: this release is not known")
 
-// nowhere reports whether a bucket's sum has no size that can be in any layout.
-func nowhere(layouts []Call) bool {
-	return !slices.ContainsFunc(layouts, func(c Call) bool { return !c.Bucket || c.Elements != NoElements })
+// unknownRelease reports whether a call sums a bucket whose size is in no layout. layouts are the call as each of them shows it.
+func unknownRelease(layouts []Call, c *probeCall) bool {
+	return !slices.ContainsFunc(layouts, func(c Call) bool { return !c.Bucket || c.Elements != NoElements }) && !isEmpty(c)
 }
 
 // isEmpty reports whether a layout shows a tensor without elements, as that of a bucket whose parameters have none. Such a sum sends nothing. Where one layout keeps the
@@ -88,12 +88,22 @@ func (p *Process) given(counter uint64, tag uint32) bool {
 // wordsOfCounts are the words of reference counts, less one, with which objects begin in each layout.
 var wordsOfCounts = [len(probeCall{}.Sums)]int{0, 1, 0}
 
-// member returns the process's place in its group i; the zero Member if the words that should hold it do not.
-func (p *probeProcess) member(i, layout int) Member {
+// A group is the part of a process group's state that its calls tell.
+type group struct {
+	generation, size uint32
+	members          [2]uint64
+}
+
+func (p *probeProcess) group(i int) group {
 	g := &p.Groups[i]
-	v := g.Members[wordsOfCounts[layout]]
+	return group{g.Generation, g.Size, g.Members}
+}
+
+// member returns the process's place in the group; the zero Member if the words that should hold it do not.
+func (g group) member(layout int) Member {
+	v := g.members[wordsOfCounts[layout]]
 	m := Member{int(uint32(v)), int(v >> 32)}
-	if m.Rank >= m.Ranks || m.Ranks > maxRanks || g.Size != 0 && int(g.Size) != m.Ranks {
+	if m.Rank >= m.Ranks || m.Ranks > maxRanks || g.size != 0 && int(g.size) != m.Ranks {
 		return Member{}
 	}
 	return m
@@ -102,13 +112,12 @@ func (p *probeProcess) member(i, layout int) Member {
 // maxRanks bounds the ranks of a group.
 const maxRanks = 1 << 16
 
-// appendCall appends a call of group i in each layout.
-func (p *probeProcess) appendCall(dst []Call, i int, call *probeCall) []Call {
-	g := &p.Groups[i]
+// appendCall appends a call of the group in each layout.
+func (g group) appendCall(dst []Call, call *probeCall) []Call {
 	for layout, sum := range call.Sums {
-		c := Call{Source: uint64(g.Generation)*uint64(len(call.Sums)) + uint64(layout), Ranks: int(g.Size)}
+		c := Call{Source: uint64(g.generation)*uint64(len(call.Sums)) + uint64(layout), Ranks: int(g.size)}
 		if call.Tensors == 1 {
-			c.Freed, c.Member = call.Freed, p.member(i, layout)
+			c.Freed, c.Member = call.Freed, g.member(layout)
 			c.Elements, c.Type, c.Op, c.Storage, c.Bucket = sum.Elements, sum.Type, sum.Op, sum.Storage, call.Bucket != 0
 			if c.Elements == 0 || c.Elements > NoElements || c.Op > maxOp || c.Type > maxType {
 				c.Elements = NoElements

@@ -28,7 +28,10 @@
 // A process has places for 64 groups. A new group takes a free place, or else one in turn. If the group that had it calls again it is as new, and its number of
 // ranks is not known any more.
 //
+// Another process than the one that loads the programs can read the newest calls, without capabilities and in some 0.1 µs ([Recent]): the programs write them to memory that it
+// maps. Where the memory does not tell the whole answer, as for a process with several groups, it has to ask the process that has loaded the programs.
+//
 // It needs Linux 5.15 on amd64 or arm64, and CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
 package probe
 
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target amd64,arm64 probe probe.c -- -mcpu=v3 -O2 -g -Wall -Wextra -Werror
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target amd64,arm64 -type recent_call probe probe.c -- -mcpu=v3 -O2 -g -Wall -Wextra -Werror

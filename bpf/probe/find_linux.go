@@ -91,8 +91,8 @@ func (p *Probes) follow(pid int) (*Process, error) {
 		p.forget(known)
 	}
 	p.names++
-	process := &Process{objects: &p.objects, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, identity: rand.Uint64(), library: l}
-	entry := probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter}
+	process := &Process{objects: &p.objects, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, place: p.freePlace(), identity: rand.Uint64(), library: l}
+	entry := probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter, Place: process.place}
 	if l.opFirst {
 		entry.OpFirst = 1
 	}
@@ -102,6 +102,15 @@ func (p *Probes) follow(pid int) (*Process, error) {
 	}
 	p.processes[pid] = process
 	return process, nil
+}
+
+// freePlace returns the first place that no process has. There are as many as processes at most. p.mu is held.
+func (p *Probes) freePlace() uint32 {
+	var taken [len(probeRecent{}.Changes) + 1]bool
+	for _, process := range p.processes {
+		taken[process.place] = true
+	}
+	return uint32(slices.Index(taken[:], false))
 }
 
 // forget ends the proof for a process. p.mu is held.

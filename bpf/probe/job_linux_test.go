@@ -121,6 +121,7 @@ type job struct {
 	answers *bufio.Scanner
 	conn    net.Conn // the test's end of the connection
 	rank    *Process
+	recent  *Recent // nil: calls are not compared with it
 }
 
 func (p program) start(t testing.TB, change ...func(*exec.Cmd)) *job {
@@ -207,14 +208,36 @@ func (j *job) find(p *Probes) *Process {
 	if pid != j.cmd.Process.Pid || found.Pid() != pid {
 		j.t.Fatalf("found process %d, want %d", pid, j.cmd.Process.Pid)
 	}
-	j.rank = found
+	j.rank, j.recent = found, recentOf(j.t, p)
 	return found
+}
+
+// recentOf maps the newest calls.
+func recentOf(t testing.TB, p *Probes) *Recent {
+	t.Helper()
+	r, err := MapRecent(p.Recent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// calls returns the calls with a tag. The newest calls tell the same ones, or none.
+func (j *job) calls(tag int) []Call {
+	j.t.Helper()
+	all := j.rank.Calls(nil, uint32(tag))
+	if j.recent != nil && j.rank.Ended() == "" {
+		if recent, known := j.recent.Calls(nil, j.rank.Place(), uint32(tag)); known && !slices.Equal(recent, all) {
+			j.t.Fatalf("tag %d: calls %+v, but %+v among the newest ones", tag, all, recent)
+		}
+	}
+	return all
 }
 
 // call returns the only call with a tag, in the layout that is right.
 func (j *job) call(tag int) Call {
 	j.t.Helper()
-	all := j.rank.Calls(nil, uint32(tag))
+	all := j.calls(tag)
 	if uint64(len(all)) != layouts {
 		j.t.Fatalf("tag %d: calls %+v, want one in each of %d layouts", tag, all, layouts)
 	}

@@ -62,6 +62,7 @@ struct thread {
 
 // A process is one that the reader has named. Of others nothing is noted. It has the groups that live, or some of them if there are
 // too many. A thread has a place by its number. If it loses it to another one, it sums no bucket as far as is known.
+#define PROCESSES 512
 #define GROUPS 64
 #define THREADS 16
 struct process {
@@ -76,7 +77,8 @@ struct process {
 	__u32 last;	   // place of the group that has called last
 	__u32 freed;	   // times at which buckets were freed, or were about to be
 	__u32 op_first;	   // 1: the layout is that of 1.12, where c10d::ReduceOp is a number, the first byte of c10d::AllreduceOptions; 0: an object, as layouts have it
-	__u32 zero;
+	__u32 place;	   // in struct recent, which no other process has now
+	__u64 alone;	   // changes of its groups after which it had one group
 	struct thread threads[THREADS];
 	struct group groups[GROUPS];
 };
@@ -109,7 +111,7 @@ struct {
 	MAP_UINT(type, BPF_MAP_TYPE_HASH);
 	MAP_TYPE(key, __u32);
 	MAP_TYPE(value, struct process);
-	MAP_UINT(max_entries, 512);
+	MAP_UINT(max_entries, PROCESSES);
 	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
 } processes SEC(".maps");
 
@@ -119,6 +121,77 @@ struct {
 	MAP_TYPE(value, struct call);
 	MAP_UINT(max_entries, 32768);
 } calls SEC(".maps");
+
+// A recent_call is a call of a process that has one group, with all that an answer about its tag takes.
+struct recent_call {
+	__u64 version; // odd while the call is written
+	__u64 changes; // of the process's groups before the call
+	__u32 epoch;   // of the process
+	__u32 generation;
+	__u32 tag;
+	__u32 size;
+	__u64 members[2];
+	struct call call;
+};
+
+// The newest calls lie in memory that the reader's other process maps (recent_linux.go), where it finds most answers without a question. A process's groups
+// have not changed since a call if their number of changes is the same: only then is the call the whole answer about its tag. The number
+// grows after each change, and before the program that has made it ends, so before the changed group sends anything.
+#define RECENT 4096
+struct recent {
+	__u64 changes[PROCESSES]; // of the groups of the process that has the place, or of a process before
+	struct recent_call calls[RECENT];
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct recent);
+	MAP_UINT(max_entries, 1);
+	MAP_UINT(map_flags, BPF_F_MMAPABLE);
+} recent SEC(".maps");
+
+INLINE struct recent *recent_calls(void)
+{
+	__u32 only = 0;
+	return bpf_map_lookup_elem(&recent, &only);
+}
+
+// Both are full barriers, on each processor: the kernel gives atomic instructions that order to programs which use their value.
+INLINE __u64 changes_of(struct process *p)
+{
+	struct recent *r = recent_calls();
+	return r ? __sync_fetch_and_add(&r->changes[p->place & (PROCESSES - 1)], 0) : 0;
+}
+INLINE __u64 change(struct process *p)
+{
+	struct recent *r = recent_calls();
+	__u64 before = r ? __sync_fetch_and_add(&r->changes[p->place & (PROCESSES - 1)], 1) : 0;
+	asm volatile("" : : "r"(before));
+	return before;
+}
+
+// changed follows a change of the process's groups.
+INLINE void changed(struct process *p)
+{
+	__u64 changes = change(p) + 1;
+	int one = 0;
+	for (int i = 0; i < GROUPS; i++)
+		if (p->groups[i].object) {
+			if (one)
+				return;
+			one = 1;
+		}
+	if (one)
+		p->alone = changes;
+}
+
+// doubt has no recent call of the process told any more.
+INLINE void doubt(struct process *p)
+{
+	__u64 changes = change(p);
+	__sync_val_compare_and_swap(&p->alone, changes, changes + 1);
+}
 
 INLINE __u64 read64(__u64 address)
 {
@@ -190,13 +263,21 @@ struct fresh {
 	__u32 first;
 };
 
+// anywhere returns g. The verifier then knows only that it is one of the places, and need not go through the rest of a program for each of them.
+INLINE struct group *anywhere(struct process *p, struct group *g)
+{
+	__u64 at = (char *)g - (char *)p->groups;
+	asm volatile("" : "+r"(at));
+	return at <= sizeof(p->groups) - sizeof(*g) ? (struct group *)((char *)p->groups + at) : 0;
+}
+
 // begin gives a new group the place g, which is that of an earlier group with this address; 0: another one. It returns the place, or 0.
 INLINE struct group *begin(struct process *p, struct group *g, const struct fresh *f)
 {
 	__u32 generation = __sync_fetch_and_add(&p->generations, 1) + 1;
 	if (!g || __sync_val_compare_and_swap(&g->object, f->object, CHANGING) != f->object)
 		g = take(p, generation);
-	if (!g)
+	if (!g || !(g = anywhere(p, g)))
 		return 0;
 	g->generation = generation;
 	g->size = f->size;
@@ -204,7 +285,31 @@ INLINE struct group *begin(struct process *p, struct group *g, const struct fres
 	g->members[0] = f->members[0];
 	g->members[1] = f->members[1];
 	g->object = f->object;
+	changed(p);
 	return g;
+}
+
+// show writes a call of a process that has one group, g, where the reader finds it without a question. It reports whether it could: another call may be on its
+// way to the same place.
+INLINE int show(struct process *p, struct group *g, __u32 tag, __u64 changes, struct call *c)
+{
+	struct recent *all = recent_calls();
+	if (!all || p->alone != changes)
+		return 0;
+	// The calls of a process lie side by side. Those of processes with neighbouring places lie far apart.
+	struct recent_call *r = &all->calls[((p->place * 2654435761U >> 20) + tag) & (RECENT - 1)];
+	__u64 version = r->version;
+	if (version & 1 || __sync_val_compare_and_swap(&r->version, version, version + 1) != version)
+		return 0;
+	r->changes = changes;
+	r->epoch = p->epoch;
+	r->generation = g->generation;
+	r->tag = tag;
+	r->size = g->size;
+	r->members[0] = g->members[0];
+	r->members[1] = g->members[1];
+	r->call = *c;
+	return __sync_val_compare_and_swap(&r->version, version + 1, version + 2) == version + 1;
 }
 
 // note notes a call that a group is about to give its next tag.
@@ -220,13 +325,18 @@ INLINE void note(struct process *p, __u64 object, struct call *c)
 		f.members[1] = read64(object + MEMBERS_TWO);
 		g = begin(p, 0, &f);
 	}
-	if (!g)
+	if (!g || !(g = anywhere(p, g)))
 		return;
 	struct call_key key = {.epoch = p->epoch, .generation = g->generation, .tag = tag};
-	struct call several = {};
-	// Another thread calls too, or the last call has failed: which call gets the tag is not known.
-	if (bpf_map_update_elem(&calls, &key, c, BPF_NOEXIST))
-		bpf_map_update_elem(&calls, &key, &several, 0);
+	__u64 changes = changes_of(p); // comes before all that the call's place among the recent ones depends on
+	if (!bpf_map_update_elem(&calls, &key, c, BPF_NOEXIST)) {
+		if (show(p, g, tag, changes, c))
+			return;
+	} else { // another thread calls too, or the last call has failed: which call gets the tag is not known
+		__builtin_memset(c, 0, sizeof(*c));
+		bpf_map_update_elem(&calls, &key, c, 0);
+	}
+	doubt(p); // a recent call may have the tag
 }
 
 // c10d::Reducer::all_reduce_bucket(Bucket &bucket): the bucket's first word is the tensor of its gradients.
@@ -363,6 +473,7 @@ int end_group(struct pt_regs *r)
 	for (int i = 0; i < GROUPS; i++)
 		if (p->groups[i].object == object)
 			p->groups[i].object = 0;
+	changed(p);
 	return 0;
 }
 

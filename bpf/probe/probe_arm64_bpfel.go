@@ -50,7 +50,8 @@ type probeProcess struct {
 	Last           uint32
 	Freed          uint32
 	OpFirst        uint32
-	Zero           uint32
+	Place          uint32
+	Alone          uint64
 	Threads        [16]struct {
 		_      structs.HostLayout
 		Id     uint64
@@ -67,12 +68,31 @@ type probeProcess struct {
 	}
 }
 
+type probeRecent struct {
+	_       structs.HostLayout
+	Changes [512]uint64
+	Calls   [4096]probeRecentCall
+}
+
+type probeRecentCall struct {
+	_          structs.HostLayout
+	Version    uint64
+	Changes    uint64
+	Epoch      uint32
+	Generation uint32
+	Tag        uint32
+	Size       uint32
+	Members    [2]uint64
+	Call       probeCall
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	probeMapCalls            = "calls"
 	probeMapProcesses        = "processes"
+	probeMapRecent           = "recent"
 	probeProgAllReduceBucket = "all_reduce_bucket"
 	probeProgAllreduce       = "allreduce"
 	probeProgConnectGroup    = "connect_group"
@@ -141,6 +161,7 @@ type probeProgramSpecs struct {
 type probeMapSpecs struct {
 	Calls     *ebpf.MapSpec `ebpf:"calls"`
 	Processes *ebpf.MapSpec `ebpf:"processes"`
+	Recent    *ebpf.MapSpec `ebpf:"recent"`
 }
 
 // probeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -173,12 +194,14 @@ func (o *probeObjects) Close() error {
 type probeMaps struct {
 	Calls     *ebpf.Map `ebpf:"calls"`
 	Processes *ebpf.Map `ebpf:"processes"`
+	Recent    *ebpf.Map `ebpf:"recent"`
 }
 
 func (m *probeMaps) Close() error {
 	return _ProbeClose(
 		m.Calls,
 		m.Processes,
+		m.Recent,
 	)
 }
 

@@ -48,6 +48,7 @@ var symOthers = []string{
 // Probes are the programs, loaded once and attached to any number of libraries. Methods are safe for concurrent use.
 type Probes struct {
 	objects probeObjects
+	frozen  bool  // nobody but the programs can write to the newest calls
 	many    bool  // the programs are of links of many uprobes: see manyAtOnce
 	besides []int // processes that are never a job's
 
@@ -83,7 +84,16 @@ func Load(besides ...int) (*Probes, error) {
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, explain(err)
 	}
+	p.frozen = p.objects.Recent.Freeze() == nil
 	return p, nil
+}
+
+// Recent returns the descriptor of the newest calls' memory, for MapRecent; -1: there is none that only the programs can write to.
+func (p *Probes) Recent() int {
+	if !p.frozen {
+		return -1
+	}
+	return p.objects.Recent.FD()
 }
 
 // NeedsSysAdmin reports whether the kernel asks for CAP_SYS_ADMIN where programs are attached: before Linux 6.6 it may.

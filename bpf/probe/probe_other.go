@@ -41,6 +41,18 @@ func (*Probes) Follow(int) (*Process, error) { return nil, errLinux }
 // Living returns none.
 func (*Probes) Living(time.Time) []*Process { return nil }
 
+// Recent returns -1.
+func (*Probes) Recent() int { return -1 }
+
+// A Recent is memory of programs, which only Linux has.
+type Recent struct{}
+
+// MapRecent returns an error.
+func MapRecent(int) (*Recent, error) { return nil, errLinux }
+
+// Calls tells none.
+func (*Recent) Calls(dst []Call, _ Place, _ uint32) ([]Call, bool) { return dst, false }
+
 // A Process is one that is watched.
 type Process struct{}
 
@@ -49,6 +61,9 @@ func (*Process) Pid() int { return 0 }
 
 // Identity returns 0.
 func (*Process) Identity() uint64 { return 0 }
+
+// Place returns the zero Place.
+func (*Process) Place() Place { return Place{} }
 
 // Name returns "".
 func (*Process) Name() string { return "" }

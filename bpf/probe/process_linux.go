@@ -12,6 +12,7 @@ type Process struct {
 	random   string // tells it from itself once it executes a program: see randomOf
 	name     string
 	epoch    uint32 // by which the programs know it
+	place    uint32 // of its newest calls
 	identity uint64 // by chance
 	library  *library
 	ended    atomic.Pointer[string]
@@ -22,6 +23,9 @@ func (p *Process) Pid() int { return p.pid }
 
 // Identity tells the process, and its buckets since it was found, from all that anybody ever finds.
 func (p *Process) Identity() uint64 { return p.identity }
+
+// Place says where a [Recent] has the process's newest calls.
+func (p *Process) Place() Place { return Place{Epoch: p.epoch, Index: p.place} }
 
 // Name returns the name of the process's program.
 func (p *Process) Name() string { return p.name }

@@ -124,18 +124,25 @@ func (a *asking) Next(b []byte) (parser.Segment, error) {
 	return a.hog.Next(b)
 }
 
-// A stream pays for each question about its calls, which another process answers.
+// A stream pays for each question about its calls, which another process answers, and not for calls that are known without one.
 func TestQuestionsAreParserTime(t *testing.T) {
-	var clock time.Duration
-	for _, asks := range []bool{false, true} {
-		asked := &asking{hog{clock: &clock}, noCalls{}}
+	var clock, wall time.Duration
+	for _, takes := range []time.Duration{0, answerTime / 1000, answerTime, time.Second} {
+		asked := &asking{hog{clock: &clock}, nil}
 		m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, asked, &hog{clock: &clock})
-		if asks {
-			asked.calls = &questions{Calls: noCalls{}, watch: m.watch}
+		asked.calls = &questions{Calls: noCalls{}, watch: m.watch, now: func() time.Duration {
+			wall += takes // each question reads the clock twice
+			return wall
+		}}
+		if _, err := feed(m, 100_000); errors.Is(err, errTime) != (takes >= answerTime) {
+			t.Errorf("answers take %v, and the parser ended with %v", takes, err)
 		}
-		if _, err := feed(m, 100_000); errors.Is(err, errTime) != asks {
-			t.Errorf("questions paid for: %v, but the parser ended with %v", asks, err)
-		}
+	}
+	watch := &stopwatch{worked: func() time.Duration { return 0 }}
+	watch.start()
+	(&questions{Calls: noCalls{}, watch: watch, now: func() time.Duration { wall += time.Second; return wall }}).Of(nil, 1)
+	if watch.stop(); watch.sum != answerTime {
+		t.Errorf("an answer that takes a second costs %v, want %v", watch.sum, answerTime)
 	}
 }
 

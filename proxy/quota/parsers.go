@@ -19,7 +19,7 @@ func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn
 	}
 	asks := &stopwatch{worked: threadTime}
 	if c.Calls != nil {
-		c.Calls = &questions{Calls: c.Calls, watch: asks}
+		c.Calls = &questions{Calls: c.Calls, watch: asks, now: sinceStart}
 	}
 	both := sync.OnceValues(func() (own, other parser.Parser) { return newParsers(protocols, c, recognized) })
 	x := q.Of(peer)

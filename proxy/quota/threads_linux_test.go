@@ -50,7 +50,7 @@ func TestWaitingParsersKeepNoThreads(t *testing.T) {
 	for range parsers {
 		a := &asking{hog{clock: new(time.Duration)}, nil}
 		m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, a, &hog{clock: &clock})
-		a.calls = &questions{Calls: c, watch: m.watch}
+		a.calls = &questions{Calls: c, watch: m.watch, now: sinceStart}
 		m.watch.worked = threadTime
 		all.Go(func() {
 			if _, err := m.Next(make([]byte, timedAlways)); err != nil {

@@ -19,6 +19,7 @@ import (
 // A Client asks a prober. Methods are safe for concurrent use.
 type Client struct {
 	quick, slow *line
+	recent      atomic.Pointer[probe.Recent] // nil: all is asked
 	pid         int
 	kill        func() // ends the prober, which may be stopped and see nothing else
 	died        func() // waits for the prober's end
@@ -51,7 +52,13 @@ func (c *Client) Timeouts() uint64 { return c.quick.timeouts.Load() + c.slow.tim
 
 // Load has the prober load the programs, unless it has already.
 func (c *Client) Load() error {
-	_, err := c.ask(c.slow, &request{op: opLoad}, nil)
+	_, err := c.answerBy(func() ([]byte, error) {
+		answer, recent, err := c.slow.askForRecent((&request{op: opLoad}).encode())
+		if recent != nil {
+			c.recent.Store(recent)
+		}
+		return answer, err
+	}, nil)
 	return err
 }
 
@@ -85,6 +92,11 @@ func (c *Client) look(conn syscall.Conn, far netip.AddrPort) (*Process, int, err
 	}
 	process := c.processes[x.process]
 	if process == nil {
+		for _, other := range c.processes {
+			if other.pid == x.pid { // the prober has found another process with its number, or another program of it
+				other.End("the process has ended")
+			}
+		}
 		process = &Process{client: c, sight: x}
 		c.processes[x.process] = process
 	}
@@ -127,10 +139,16 @@ func (p *Process) Name() string { return p.name }
 func (p *Process) Identity() uint64 { return p.identity }
 
 // Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in each
-// layout. It appends nothing once the proof has ended, or if the answer is late, which answered tells.
+// layout. It appends nothing once the proof has ended, or if the answer is late, which answered tells. Nothing is asked for calls that are among the newest ones, which
+// are not read either while an answer is late: nobody would notice that the process has ended.
 func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answered bool) {
 	if p.ended.Load() != nil {
 		return dst, true
+	}
+	if recent := p.client.recent.Load(); recent != nil && p.client.quick.ready() == nil {
+		if calls, known := recent.Calls(dst, p.place, tag); known {
+			return calls, true
+		}
 	}
 	body, err := p.client.ask(p.client.quick, &request{op: opCalls, process: p.process, tag: tag}, nil)
 	if errors.Is(err, ErrLate) {
@@ -180,13 +198,18 @@ func Closed(conn syscall.Conn) bool {
 
 // ask asks the prober by one of its lines. ErrLate: there was no answer in time. A prober that answers out of form, or has ended, is given up.
 func (c *Client) ask(l *line, r *request, own syscall.Conn) ([]byte, error) {
+	return c.answerBy(func() ([]byte, error) { return l.ask(r.encode(), own) }, own)
+}
+
+// answerBy is ask, by a function that asks.
+func (c *Client) answerBy(ask func() ([]byte, error), own syscall.Conn) ([]byte, error) {
 	c.mu.Lock()
 	ended := c.ended
 	c.mu.Unlock()
 	if ended != nil {
 		return nil, ended
 	}
-	answer, err := l.ask(r.encode(), own)
+	answer, err := ask()
 	if errors.Is(err, ErrLate) {
 		return nil, err
 	}

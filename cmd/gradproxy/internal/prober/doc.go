@@ -10,6 +10,9 @@
 //   - an answer tells the collectives of a process that was found so, and no more;
 //   - the memory of the prober is bounded, and a request that is out of form ends it.
 //
+// Most questions about calls are not asked: with the answer to its first request the proxy gets a descriptor of memory to which the programs write the newest calls, and which it maps
+// for reading ([probe.Recent]). Nobody but the programs can write there. The memory has calls of processes that the proxy has had looked at, and of no others.
+//
 // A question without an answer in time fails alone, since a prober that is stopped, or has no turn on a busy machine, comes back. No other question is asked before its
 // answer has come, which is dropped: so answers need no numbers, and none is taken for another question's. It ends no proof; meanwhile nothing is known.
 //

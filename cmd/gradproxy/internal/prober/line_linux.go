@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/bpf/probe"
 )
 
 // A line is a socket pair's end at the proxy. One question is asked at a time. Each has one answer: after a question that had none in time no other one is
@@ -42,6 +44,43 @@ type line struct {
 // ask sends a datagram with a connection's descriptor, unless that is nil, and returns a copy of the answer. ErrLate: it has not come in time, or nothing was
 // asked since an earlier one has not.
 func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error) {
+	return l.exchange(datagram, own, func([]byte) error { return nil })
+}
+
+// askForRecent is ask, and maps the newest calls whose memory's descriptor comes with the answer; nil: none has come.
+func (l *line) askForRecent(datagram []byte) (answer []byte, recent *probe.Recent, err error) {
+	answer, err = l.exchange(datagram, nil, func(control []byte) (err error) {
+		recent, err = recentIn(control)
+		return err
+	})
+	return answer, recent, err
+}
+
+// recentIn maps the memory whose descriptor is in a control message, and closes that. A system that forbids to map it leaves the questions.
+func recentIn(control []byte) (recent *probe.Recent, err error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return nil, err
+		}
+		for _, fd := range fds {
+			if r, err := probe.MapRecent(fd); err == nil {
+				recent = r
+			}
+			if err := unix.Close(fd); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return recent, nil
+}
+
+// exchange asks, and has take read the control message that comes with the answer.
+func (l *line) exchange(datagram []byte, own syscall.Conn, take func(control []byte) error) (answer []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.ready(); err != nil {
@@ -61,12 +100,15 @@ func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error)
 		}
 		return nil, err
 	}
-	n, err := l.conn.Read(l.answer[:])
+	var control [controlLen]byte
+	n, c, _, _, err := l.conn.ReadMsgUnix(l.answer[:], control[:])
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, l.late(asked)
 	case err == nil && n > maxAnswer:
 		err = errForm
+	case err == nil:
+		err = take(control[:c])
 	}
 	if err != nil {
 		return nil, l.end(err)
@@ -74,6 +116,9 @@ func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error)
 	l.inTime()
 	return append([]byte(nil), l.answer[:n]...), nil
 }
+
+// controlLen is the length of a control message with one descriptor, in bytes (CMSG_SPACE of cmsg(3)).
+const controlLen = 24
 
 // ready returns nil if a question may be asked.
 func (l *line) ready() error {

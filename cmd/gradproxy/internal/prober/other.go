@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
 )
 
@@ -17,9 +18,11 @@ var errLinux = errors.New("prober: it takes Linux on amd64 or arm64")
 // A line is a socket pair's end at the proxy, which only Linux has.
 type line struct{ timeouts atomic.Uint64 }
 
-func (*line) ask([]byte, syscall.Conn) ([]byte, error) { return nil, errLinux }
-func (*line) lateFor() time.Duration                   { return 0 }
-func (*line) close()                                   {}
+func (*line) ask([]byte, syscall.Conn) ([]byte, error)           { return nil, errLinux }
+func (*line) askForRecent([]byte) ([]byte, *probe.Recent, error) { return nil, nil, errLinux }
+func (*line) ready() error                                       { return errLinux }
+func (*line) lateFor() time.Duration                             { return 0 }
+func (*line) close()                                             {}
 
 // Start returns an error.
 func Start(*slog.Logger, func(error)) (*Client, error) { return nil, errLinux }

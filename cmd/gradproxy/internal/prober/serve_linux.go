@@ -121,7 +121,11 @@ func (s *server) serve(conn *net.UnixConn) error {
 		if err != nil {
 			return err
 		}
-		if _, err := conn.Write(answer); err != nil {
+		var rights []byte
+		if fd := s.recent(datagram[:n]); fd >= 0 {
+			rights = unix.UnixRights(fd)
+		}
+		if _, _, err := conn.WriteMsgUnix(answer, rights, nil); err != nil {
 			if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 				return nil
 			}

@@ -15,6 +15,7 @@ type watched interface {
 	Pid() int
 	Name() string
 	Identity() uint64
+	Place() probe.Place
 	Calls(dst []probe.Call, tag uint32) []probe.Call
 	Counts() (probe.Counts, error)
 	Ended() string
@@ -24,6 +25,7 @@ type watched interface {
 type watcher interface {
 	Look(own netip.AddrPort, remotes ...netip.AddrPort) (watched, int, error)
 	Living(now time.Time) []watched
+	Recent() int // the descriptor of the newest calls' memory; -1: there is none
 }
 
 // A server answers the requests of one proxy. Methods are safe for concurrent use.
@@ -84,6 +86,18 @@ func (s *server) open() (watcher, error) {
 	return s.watcher, s.failed
 }
 
+// recent returns the descriptor that goes with an answer; -1: none does.
+func (s *server) recent(datagram []byte) int {
+	if r, err := decodeRequest(datagram); err != nil || r.op != opLoad {
+		return -1
+	}
+	w, err := s.open()
+	if err != nil {
+		return -1
+	}
+	return w.Recent()
+}
+
 // process returns the process that has that name here.
 func (s *server) process(name uint32) (watched, bool) {
 	s.mu.Lock()
@@ -141,7 +155,7 @@ func (s *server) look(own *connection, far netip.AddrPort) []byte {
 	if !ok {
 		return failure(statusFailed, pid, "prober: too many processes")
 	}
-	x := sight{name, pid, process.Identity(), process.Name()}
+	x := sight{name, pid, process.Identity(), process.Place(), process.Name()}
 	return x.encode()
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 type host struct {
 	apps   map[netip.AddrPort]*process
 	looked []netip.AddrPort // own and remotes of the last look
+	memory *os.File         // of the newest calls; nil: there is none
 }
 
 type process struct {
@@ -33,10 +35,11 @@ func gone(pid int) *process {
 	return p
 }
 
-func (p *process) Pid() int         { return p.pid }
-func (p *process) Identity() uint64 { return 1<<63 + uint64(p.pid) }
-func (p *process) Name() string     { return fmt.Sprint("rank", p.pid) }
-func (p *process) Ended() string    { return p.ended }
+func (p *process) Pid() int           { return p.pid }
+func (p *process) Identity() uint64   { return 1<<63 + uint64(p.pid) }
+func (p *process) Place() probe.Place { return probe.Place{Epoch: 1000 + uint32(p.pid)} }
+func (p *process) Name() string       { return fmt.Sprint("rank", p.pid) }
+func (p *process) Ended() string      { return p.ended }
 
 func (p *process) Calls(dst []probe.Call, tag uint32) []probe.Call {
 	for i := range p.many {
@@ -64,6 +67,13 @@ func (h *host) Look(own netip.AddrPort, remotes ...netip.AddrPort) (watched, int
 		return nil, p.pid, errors.New("it has ended")
 	}
 	return p, p.pid, nil
+}
+
+func (h *host) Recent() int {
+	if h.memory == nil {
+		return -1
+	}
+	return int(h.memory.Fd())
 }
 
 func (h *host) Living(time.Time) (all []watched) {
@@ -106,7 +116,7 @@ func TestAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	x, err := decodeSight(body)
-	if want := (sight{1, 7, 1<<63 + 7, "rank7"}); err != nil || x != want {
+	if want := (sight{1, 7, 1<<63 + 7, probe.Place{Epoch: 1007}, "rank7"}); err != nil || x != want {
 		t.Fatalf("process %+v (%v), want %+v", x, err, want)
 	}
 	id := x.process

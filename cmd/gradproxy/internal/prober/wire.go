@@ -12,8 +12,8 @@ import (
 //
 //	request  op(1) zero(3) process(4) tag(4) far(18), with a descriptor for opLook
 //	answer   status(1) zero(3) and, by the op,
-//	         opLoad    nothing
-//	         opLook    process(4) pid(4) identity(8) name
+//	         opLoad    nothing, with the descriptor of the newest calls' memory (probe.Recent) if there is one
+//	         opLook    process(4) pid(4) identity(8) epoch(4) place(4) name
 //	         opCalls   calls, each source(8) elements(8) storage(8) ranks(4) freed(4) rank(4) members(4) type(1) operator(1) bucket(1) zero(1)
 //	         opCounts  reduces(4) buckets(4) reducer_buckets(4) others(4)
 //	         opLiving  processes(4 each)
@@ -176,6 +176,7 @@ type sight struct {
 	process  uint32
 	pid      int
 	identity uint64
+	place    probe.Place
 	name     string
 }
 
@@ -183,12 +184,15 @@ func (x *sight) encode() []byte {
 	b := binary.BigEndian.AppendUint32(head(statusDone), x.process)
 	b = binary.BigEndian.AppendUint32(b, uint32(x.pid))
 	b = binary.BigEndian.AppendUint64(b, x.identity)
+	b = binary.BigEndian.AppendUint32(b, x.place.Epoch)
+	b = binary.BigEndian.AppendUint32(b, x.place.Index)
 	return append(b, x.name[:min(len(x.name), maxWords)]...)
 }
 
 func decodeSight(b []byte) (x sight, err error) {
-	if len(b) < 16 {
+	if len(b) < 24 {
 		return x, errForm
 	}
-	return sight{binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint32(b[4:])), binary.BigEndian.Uint64(b[8:]), string(b[16:])}, nil
+	place := probe.Place{Epoch: binary.BigEndian.Uint32(b[16:]), Index: binary.BigEndian.Uint32(b[20:])}
+	return sight{binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint32(b[4:])), binary.BigEndian.Uint64(b[8:]), place, string(b[24:])}, nil
 }
