@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -65,10 +64,15 @@ type Probes struct {
 // Load loads the programs. Neither this process nor besides are ever taken for a job's. The caller must Close the Probes. An error says in one line what
 // the kernel or this process lacks.
 func Load(besides ...int) (*Probes, error) {
-	p := &Probes{besides: append([]int{os.Getpid()}, besides...), libraries: map[inode]*library{}, processes: map[int]*Process{}}
 	if err := supported("/sys"); err != nil {
 		return nil, err
 	}
+	return loadWith(manyAtOnce(), besides...)
+}
+
+// loadWith is Load on a kernel that has uprobes. many: the programs are attached by links of many uprobes.
+func loadWith(many bool, besides ...int) (*Probes, error) {
+	p := &Probes{many: many, besides: append([]int{os.Getpid()}, besides...), libraries: map[inode]*library{}, processes: map[int]*Process{}}
 	spec, err := loadProbe()
 	if err != nil {
 		return nil, explain(err)
@@ -76,7 +80,7 @@ func Load(besides ...int) (*Probes, error) {
 	if err := setNamespace(spec); err != nil {
 		return nil, err
 	}
-	if p.many = manyAtOnce(); p.many {
+	if p.many {
 		for _, program := range spec.Programs {
 			program.AttachType = ebpf.AttachTraceUprobeMulti
 		}
@@ -94,16 +98,6 @@ func (p *Probes) Recent() int {
 		return -1
 	}
 	return p.objects.Recent.FD()
-}
-
-// NeedsSysAdmin reports whether the kernel asks for CAP_SYS_ADMIN where programs are attached: before Linux 6.6 it may.
-func NeedsSysAdmin() bool { return !manyAtOnce() }
-
-// manyAtOnce reports whether the kernel has links of many uprobes (Linux 6.6). Such a link takes CAP_BPF and CAP_PERFMON, where a uprobe by itself takes
-// CAP_SYS_ADMIN (Linux 6.18 refuses it to a process with CAP_PERFMON alone). It is also removed at once, where single uprobes take 50 ms each.
-func manyAtOnce() bool {
-	version, err := features.LinuxVersionCode()
-	return err == nil && version >= 6<<16|6<<8
 }
 
 // setNamespace tells the programs in which PID namespace this process is, since it numbers the jobs' processes as that namespace does.

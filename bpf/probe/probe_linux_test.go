@@ -25,10 +25,15 @@ func address(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
 
 func load(t testing.TB) *Probes {
 	t.Helper()
+	return loadBy(t, func() (*Probes, error) { return Load() })
+}
+
+func loadBy(t testing.TB, load func() (*Probes, error)) *Probes {
+	t.Helper()
 	require.Root(t)
 	_, err := os.Stat("/sys/bus/event_source/devices/uprobe/type")
 	require.Named(t, "uprobes", err == nil, "use a kernel with CONFIG_UPROBE_EVENTS")
-	p, err := Load()
+	p, err := load()
 	if err != nil {
 		t.Fatal(err)
 	}

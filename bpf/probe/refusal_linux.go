@@ -61,7 +61,7 @@ func explain(err error) error {
 		if missing := Permitted(); missing != nil {
 			return fmt.Errorf("%w: %w", missing, err)
 		}
-		return fmt.Errorf("probe: the kernel refuses uprobes here, as in a user namespace, under a container's seccomp profile, or before Linux 6.6 without CAP_SYS_ADMIN: run gradproxy outside of it: %w", err)
+		return fmt.Errorf("probe: the kernel refuses uprobes here, as in a user namespace, under a container's seccomp profile, or without CAP_SYS_ADMIN on a kernel without links of many uprobes (before Linux 6.6): run gradproxy outside of it: %w", err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EINVAL):
 		return fmt.Errorf("probe: this kernel lacks needed features: boot one with CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS, Linux 5.15 or later: %w", err)
 	}
