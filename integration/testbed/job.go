@@ -74,12 +74,20 @@ type Report struct {
 	Unsupported      string    `json:"unsupported"` // why this framework cannot run the mode
 
 	// Of jobs that check their sums.
-	Collectives int            `json:"collectives"`
-	Sums        int            `json:"sums"`        // that are no gradients of DDP
-	Inexact     map[string]int `json:"inexact"`     // of these, by case and kind
-	Worst       float64        `json:"worst"`       // error of one of them, over its norm
-	LossyBytes  float64        `json:"lossy_bytes"` // of gradients that must lose something on the wire, over all ranks
-	SpareBytes  float64        `json:"spare_bytes"` // of gradients that may lose something besides
+	Collectives int               `json:"collectives"`
+	Sums        int               `json:"sums"`        // that are no gradients of DDP
+	Inexact     map[string]int    `json:"inexact"`     // of these, by case and kind
+	Worst       float64           `json:"worst"`       // error of one of them, over its norm
+	Kinds       map[string]Checks `json:"kinds"`       // all of them, by case and kind
+	LossyBytes  float64           `json:"lossy_bytes"` // of gradients that must lose something on the wire, over all ranks
+	SpareBytes  float64           `json:"spare_bytes"` // of gradients that may lose something besides
+}
+
+// Checks are the sums of one kind that a rank has compared with all ranks' inputs.
+type Checks struct {
+	Sums    int     `json:"sums"`
+	Inexact int     `json:"inexact"`
+	Worst   float64 `json:"worst"` // error of one of them, over its norm
 }
 
 // A Run is a job under way.

@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import fashion
+import letters
 
 RANKS, BATCH = 2, 32
 
@@ -65,21 +66,6 @@ class Critic(nn.Module):
         return self.layers(torch.cat([x[:half], torch.tanh(torch.randn_like(x[half:]))]))
 
 
-class Attention(nn.Module):
-    """Predicts the next of 16 letters."""
-
-    def __init__(self, width=48, letters=64):
-        super().__init__()
-        self.letters = nn.Embedding(letters, width)
-        self.places = nn.Embedding(16, width)
-        self.layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0, batch_first=True, norm_first=True)
-        self.out = nn.Linear(width, letters)
-        self.register_buffer("mask", torch.full((16, 16), float("-inf")).triu(1))
-
-    def forward(self, x):
-        return self.out(self.layer(self.letters(x) + self.places.weight, self.mask))
-
-
 def flat(tensors):
     return torch.cat([t.detach().reshape(-1) for t in tensors])
 
@@ -101,10 +87,8 @@ class Job:
         self.optimizers = [optimizer(m.parameters()) for m in self.models]
         self.reduction = reduction
         self.batch = batch
-        self.language = isinstance(first, (Attention, Recurrent))
+        self.language = isinstance(first, (letters.Attention, Recurrent))
         if self.language:
-            text = "".join(open(os.path.join(os.path.dirname(os.__file__), f), errors="replace").read() for f in ("argparse.py", "ast.py", "inspect.py"))
-            self.ids = torch.tensor([min(63, max(0, ord(c) - 32 if ord(c) < 96 else ord(c) - 64)) for c in text])
             self.random = torch.Generator().manual_seed(seed + 1)
         else:
             x, y = fashion.load("train")
@@ -117,8 +101,7 @@ class Job:
     def backward(self, rank):
         self.optimizers[rank].zero_grad()
         if self.language:
-            i = torch.randint(len(self.ids) - 17, (self.batch,), generator=self.random)[:, None] + torch.arange(17)
-            x, y = self.ids[i[:, :-1]], self.ids[i[:, 1:]].flatten()
+            x, y = letters.batch(self.batch, self.random)
         else:
             images, labels = self.batches[rank].draw()
             x, y = torch.from_numpy(images), torch.from_numpy(labels)
@@ -301,7 +284,7 @@ def local(job, rounds, steps):
 
 def tuning():
     """Returns for each job its name, the job, and the function that runs it."""
-    mlp, lm, steps = perceptron, Attention, 120
+    mlp, lm, steps = perceptron, letters.Attention, 120
     summed = lambda: Job(mlp, sgd(0.05 / BATCH), "sum")
     mean = lambda: Job(mlp, sgd(0.05))
     words = lambda: Job(lm, adam(1e-3))

@@ -25,16 +25,18 @@ import torch.distributed as dist
 import torch.nn as nn
 
 import fashion
+import letters
 
 
 class Case:
     """A job. sums: pairs of what is summed and every how many steps; training: ddp, byhand (one all-reduce of all gradients,
-    by the script) or local (none); lossy: the step from which on DDP's gradients may lose something, None: they are not proved."""
+    by the script) or local (none); model: mlp, lora (an MLP whose adapters learn) or lm (the next letter of a text); lossy: the step
+    from which on DDP's gradients may lose something, None: they are not proved."""
 
     def __init__(self, sums, steps=30, training="ddp", optimizer="sgd", lr=0.05, loss="mean", lossy=2, hidden=64,
-                 flat=True, lora=False, random=0.0, only_after=0, hook=None, **ddp):
+                 flat=True, model="mlp", random=0.0, only_after=0, hook=None, **ddp):
         self.sums, self.steps, self.training, self.optimizer, self.lr = sums, steps, training, optimizer, lr
-        self.loss, self.lossy, self.hidden, self.flat, self.lora = loss, lossy, hidden, flat, lora
+        self.loss, self.lossy, self.hidden, self.flat, self.model = loss, lossy, hidden, flat, model
         self.random, self.only_after, self.hook, self.ddp = random, only_after, hook, ddp
 
 
@@ -63,10 +65,27 @@ CASES = {
     "adamw-50": Case([("weights", 50)], training="local", optimizer="adamw", lr=3e-3, flat=False, steps=300),
     "local-20": Case([("weights", 20), ("momentum", 20), ("variance", 20)], training="local", optimizer="adamw", lr=3e-3, steps=200),
     "sgd-20": Case([("weights", 20), ("momentum", 20)], training="local", flat=False, lr=0.1, steps=200),
-    "lora": Case([("weights", 20)], training="local", optimizer="adamw", lr=1e-3, flat=False, lora=True, steps=200),
+    "lora": Case([("weights", 20)], training="local", optimizer="adamw", lr=1e-3, flat=False, model="lora", steps=200),
     "byhand": Case([("weights", 5)], training="byhand", steps=40),
     "diloco": Case([("steps", 5), ("weights", 20)], training="local", optimizer="adamw", lr=3e-3, steps=80),
     "hook": Case([("weights", 5)], lossy=None, hook="fp16"),
+
+    # More such jobs, of which most lost something on an earlier word of the user.
+    "ema-50": Case([("ema", 50)], loss="sum", lr=0.001, steps=150),
+    "ema-unused-10": Case([("ema", 10)], loss="sum", lr=0.001, find_unused_parameters=True),
+    "buckets-sum": Case([("weights", 5)], loss="sum", lr=0.001, bucket_cap_mb=0.05, hidden=128),
+    "weights-1": Case([("weights", 1)], steps=20),
+    "lm-ema-5": Case([("ema", 5)], model="lm", optimizer="adamw", lr=3e-3),
+    "lm-weights-10": Case([("weights", 10)], model="lm", optimizer="adamw", lr=3e-3),
+    "lm-momentum": Case([("momentum", 10), ("variance", 10)], model="lm", optimizer="adamw", lr=3e-3, steps=50),
+    "integers": Case([("integers", 10), ("confusion", 10), ("scalar", 3)], steps=40),
+    "lm-local-5": Case([("weights", 5)], training="local", model="lm", optimizer="adamw", lr=3e-3, flat=False, steps=100),
+    "lm-local-50": Case([("weights", 50)], training="local", model="lm", optimizer="adamw", lr=3e-3, flat=False, steps=500),
+    "lm-flat-20": Case([("weights", 20)], training="local", model="lm", optimizer="adamw", lr=1e-3, steps=240),
+    "adam-20": Case([("weights", 20), ("variance", 20)], training="local", optimizer="adam", lr=1e-3, flat=False, steps=240),
+    "then-averages-fast": Case([("weights", 20)], steps=100, only_after=30, lr=0.2),
+    "activations": Case([("activations", 1)], training="byhand", hidden=128),
+    "preactivations": Case([("preactivations", 1)], training="byhand", hidden=128),
 }
 
 
@@ -88,6 +107,7 @@ class Sums:
 
     def __init__(self, folder):
         self.folder, self.count, self.inexact, self.worst = folder, 0, {}, 0.0
+        self.kinds = {}  # of each case and kind: sums, inexact ones, error of the worst
         self.rank, self.world, self.group = dist.get_rank(), dist.get_world_size(), None
 
     def file(self, k, rank):
@@ -123,10 +143,15 @@ class Sums:
             for r in order[1:]:
                 want = add(want, inputs[r])
             wanted.append(want)
-        wrong = ~np.any([got == want for want in wanted], axis=0)
+        wrong = ~np.any([(got == want) | (got != got) & (want != want) for want in wanted], axis=0)  # or both are not a number
+        name = case + "/" + kind
+        seen = self.kinds.setdefault(name, {"sums": 0, "inexact": 0, "worst": 0.0})
+        seen["sums"] += 1
         if wrong.any():
-            self.inexact[case + "/" + kind] = self.inexact.get(case + "/" + kind, 0) + 1
-            self.worst = max(self.worst, float(np.linalg.norm((got - wanted[0]).astype(np.float64)) / (np.linalg.norm(wanted[0].astype(np.float64)) or 1)))
+            error = float(np.linalg.norm((got - wanted[0]).astype(np.float64)) / (np.linalg.norm(wanted[0].astype(np.float64)) or 1))
+            self.inexact[name] = self.inexact.get(name, 0) + 1
+            self.worst = max(self.worst, error)
+            seen["inexact"], seen["worst"] = seen["inexact"] + 1, max(seen["worst"], error)
 
 
 class Lora(nn.Module):
@@ -150,6 +175,8 @@ def flat(tensors):
 def optimizer(c, parameters):
     if c.optimizer == "adamw":
         return torch.optim.AdamW(parameters, lr=c.lr)
+    if c.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=c.lr)
     return torch.optim.SGD(parameters, lr=c.lr, momentum=0.9)
 
 
@@ -166,7 +193,9 @@ class Job:
         self.c, self.name, self.sums = CASES[name], name, sums
         c, rank, world = self.c, dist.get_rank(), dist.get_world_size()
         torch.manual_seed(seed)
-        if c.lora:
+        if c.model == "lm":
+            net = letters.Attention(c.hidden)
+        elif c.model == "lora":
             net = nn.Sequential(Lora(fashion.PIXELS, 256), nn.ReLU(), nn.Linear(256, fashion.CLASSES))
         else:
             net = nn.Sequential(nn.Linear(fashion.PIXELS, c.hidden), nn.ReLU(), nn.Linear(c.hidden, c.hidden), nn.ReLU(), nn.Linear(c.hidden, fashion.CLASSES))
@@ -181,7 +210,12 @@ class Job:
         self.ema = [p.detach().clone() for p in self.parameters]
         self.before = [p.detach().clone() for p in self.parameters]
         self.random, self.shared = np.random.default_rng([seed, rank]), np.random.default_rng(seed)
-        self.batches = fashion.Batches(*data, rank, world, a.batch, seed)
+        if c.model == "lm":
+            draws = torch.Generator().manual_seed(seed * world + rank)
+            self.draw = lambda: letters.batch(a.batch, draws)
+        else:
+            batches = fashion.Batches(*data, rank, world, a.batch, seed)
+            self.draw = lambda: map(torch.from_numpy, batches.draw())
         self.gradients = 0  # all-reduces of DDP
 
     def tensors(self, kind):
@@ -204,6 +238,13 @@ class Job:
             return [torch.from_numpy(self.random.standard_normal(p.shape, np.float32)) * scale for p in self.parameters]
         if kind == "integers":
             return [torch.from_numpy(self.random.integers(0, 100, tuple(p.shape))) for p in self.parameters]
+        if kind in ("activations", "preactivations"):
+            with torch.no_grad():
+                return [self.net[:2 if kind == "activations" else 1](self.inputs)]
+        if kind == "confusion":
+            return [torch.from_numpy(self.random.integers(0, 100, fashion.CLASSES ** 2).astype(np.float32))]
+        if kind == "scalar":
+            return [torch.tensor([self.random.random()])]
         return [p.grad for p in self.parameters]
 
     def reduce(self, kind):
@@ -219,9 +260,9 @@ class Job:
 
     def step(self, step):
         c = self.c
-        images, labels = map(torch.from_numpy, self.batches.draw())
+        self.inputs, labels = self.draw()
         self.opt.zero_grad()
-        nn.functional.cross_entropy(self.model(images), labels, reduction=c.loss).backward()
+        nn.functional.cross_entropy(self.model(self.inputs).flatten(0, -2), labels, reduction=c.loss).backward()
         self.gradients += c.training == "ddp"
         if c.training == "byhand":
             self.reduce("gradients")
@@ -269,7 +310,7 @@ def main():
     print(json.dumps({
         "job": "torch", "version": torch.__version__, "rank": dist.get_rank(), "world": dist.get_world_size(),
         "collectives": sums.count + gradients, "sums": sums.count, "inexact": sums.inexact, "worst": sums.worst,
-        "lossy_bytes": lossy_bytes, "spare_bytes": spare_bytes, "seconds": time.perf_counter() - began,
+        "kinds": sums.kinds, "lossy_bytes": lossy_bytes, "spare_bytes": spare_bytes, "seconds": time.perf_counter() - began,
     }), flush=True)
     dist.barrier()
     dist.destroy_process_group()
