@@ -117,7 +117,7 @@ func newGuide(t *testing.T, python string, serve func(site *testbed.Site, folder
 			t.Fatal(err)
 		}
 		// Both sites share this host's /run.
-		text = bytes.Replace(text, []byte("/run/gradproxy/upgrade"), []byte(filepath.Join(dir, site, "run", "upgrade")), 1)
+		text = bytes.Replace(text, []byte("/run/gradproxy/"+site+".upgrade"), []byte(filepath.Join(dir, site, "run", "upgrade")), 1)
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func TestNamespacesOfOperations(t *testing.T) {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", build, err, out)
 	}
-	const begin = "set -e\nmkdir -p /run/netns\nmount -t tmpfs none /run/netns\ntrap 'kill $(jobs -p); wait' EXIT\n"
+	const begin = "set -e\nmount -t tmpfs none /run\nmkdir /run/netns\ntrap 'kill $(jobs -p); wait' EXIT\n"
 	script := exec.CommandContext(deadline(t, 2*time.Minute), "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", begin+use+"\n"+namespaceJob)
 	script.Dir = dir
 	script.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))

@@ -40,7 +40,7 @@ func TestUpgradeScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const socket = "upgrade: {socket: /run/gradproxy/upgrade}\n"
+	const socket = "upgrade: {socket: /run/gradproxy/paris.upgrade}\n"
 	for name, c := range map[string]struct {
 		config, looks string
 		runs, fails   []string

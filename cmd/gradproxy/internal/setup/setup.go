@@ -137,13 +137,13 @@ func (p *Plan) configuration(i int) string {
 	}
 	fmt.Fprintf(&b, "peers:\n  # networks: the hosts behind %[1]s. may_dial: the addresses here that %[1]s may reach.\n  - {name: %[1]s, %[2]snetworks: [%[3]s], may_dial: [%[4]s]}\n",
 		peer.Name, dial, list(peer.Networks, "%v"), list(own.Networks, "%v:1024-65535"))
-	b.WriteString(`# Rules of nf_tables take the connections that programs of this host make to these networks. On a gateway write: {mode: redirect, gateway: true}
+	fmt.Fprintf(&b, `# Rules of nf_tables take the connections that programs of this host make to these networks. On a gateway write: {mode: redirect, gateway: true}
 intercept: {mode: redirect}
 # By this socket an upgrade puts a new process in place of the old one, and no connection is lost.
-upgrade: {socket: /run/gradproxy/upgrade}
+upgrade: {socket: /run/gradproxy/%s.upgrade}
 # Metrics and pages, without a password: keep them on loopback.
 admin: "127.0.0.1:9090"
-`)
+`, own.Name)
 	b.WriteString(p.policy())
 	return b.String()
 }
