@@ -20,7 +20,7 @@
 //	path/send      read ▸ classify ▸ cut ▸ choose ▸ encode ▸ emit
 //	path/receive   read ▸ decode ▸ deliver
 //	path           the parts that both directions share: Env, made once, and Conn
-//	cache          values that both ends hold, so that the next is sent as its difference to the last, or to one of the opposite way
+//	cache          values that both ends hold, so that the next is sent as its difference to the last, or to one of the reverse direction
 //	residual       losses of earlier encodings of a tensor, its last value, and both across restarts
 //	app            the app's socket
 //	tensors        the table of the tensors that are sent

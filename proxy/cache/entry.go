@@ -44,7 +44,7 @@ type entry struct {
 	id   uint64
 	slot *writerSlot
 	raw  []byte // as it was before it was coded; nobody changes it
-	refs int    // that were not delivered, and holders of the entry
+	refs int    // references that were not delivered, and uses of the entry by code that still reads it
 	lost bool   // the codec may have lost something. Guarded by submit
 
 	epoch   uint64 // of the value stream

@@ -31,11 +31,11 @@ func ParseGather(body []byte) (sizes []int, err error) {
 		head := r.Int()
 		n := head >> 1
 		if n == 0 || n > MaxBlock-size {
-			return nil, fmt.Errorf("%w: gather of more than %d bytes, or an empty run", ErrFrame, MaxBlock)
+			return nil, fmt.Errorf("%w: Gather frame of more than %d bytes, or an empty run", ErrFrame, MaxBlock)
 		}
 		size += n
 		if count++; count > MaxRuns {
-			return nil, fmt.Errorf("%w: gather of more than %d runs", ErrFrame, MaxRuns)
+			return nil, fmt.Errorf("%w: Gather frame of more than %d runs", ErrFrame, MaxRuns)
 		}
 		if head&1 == 0 {
 			r.Next(n)
@@ -43,7 +43,7 @@ func ParseGather(body []byte) (sizes []int, err error) {
 		}
 		b := r.Int()
 		if b > len(sizes) || b >= MaxGathered { // blocks are numbered in the order of their first bytes
-			return nil, fmt.Errorf("%w: gather names block %d after %d others, at most %d are possible", ErrFrame, b, len(sizes), MaxGathered)
+			return nil, fmt.Errorf("%w: Gather frame names block %d after %d others, at most %d are possible", ErrFrame, b, len(sizes), MaxGathered)
 		}
 		if b == len(sizes) {
 			sizes = append(sizes, 0)
@@ -51,7 +51,7 @@ func ParseGather(body []byte) (sizes []int, err error) {
 		sizes[b] += n
 	}
 	if r.Short || len(sizes) == 0 {
-		return nil, fmt.Errorf("%w: gather is cut short or names no block", ErrFrame)
+		return nil, fmt.Errorf("%w: Gather frame is cut short or names no block", ErrFrame)
 	}
 	return sizes, nil
 }

@@ -169,7 +169,7 @@ func (t *Table) canRest(peer string) bool {
 	return t.config.PeerCodecs == nil || slices.Contains(t.config.PeerCodecs(peer), Name)
 }
 
-// askForRest has a connection come to rest where the connections with its peer are to. mu is held.
+// askForRest has a connection come to rest if the table wants that of its peer's connections. mu is held.
 //
 // The side whose process stays rests first, since it can keep bytes (send.Sender.Unstick); the other side's sender goes on meanwhile, so that its app reads.
 func (t *Table) askForRest(s *Seat) {

@@ -54,8 +54,8 @@ func (h *History) of(codec string) *gain {
 	return &h.gains[len(h.gains)-1]
 }
 
-// Pays says whether the next value should be coded by a codec, on a path as measured. Each answer counts as one value.
-func (h *History) Pays(codec string, m Measured) bool {
+// Gains reports whether the next value should be coded by a codec, on a path as measured. Each answer counts as one value.
+func (h *History) Gains(codec string, m Measured) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.of(codec)

@@ -20,7 +20,7 @@ func blocks(h *History, n int, ratio, speed float64) {
 // paid counts of how many values in a row the history says that they should be coded.
 func paid(h *History, m Measured, values int) (n int) {
 	for range values {
-		if h.Pays(one, m) {
+		if h.Gains(one, m) {
 			n++
 		}
 	}
@@ -79,7 +79,7 @@ func TestEachCodecHasItsOwnGain(t *testing.T) {
 		t.Errorf("%d of 1000 values are coded, though another codec pays", n)
 	}
 	for range 100 {
-		if !h.Pays("two", Measured{Cores: 1}) || !h.Pays("three", Measured{Cores: 1}) {
+		if !h.Gains("two", Measured{Cores: 1}) || !h.Gains("three", Measured{Cores: 1}) {
 			t.Fatal("a codec that pays, or was never tried, is not used")
 		}
 	}

@@ -94,7 +94,7 @@ func (p *ruleList) Choose(f Flow, t tensor.Tensor, m Measured) Choice {
 	}
 	c.Watch = p.mayBecomeLossy(f, t)
 	if m.History != nil && (!c.Watch || t.Base != 0) {
-		c.NoGain = !m.History.Pays(text, m)
+		c.NoGain = !m.History.Gains(text, m)
 	}
 	return c
 }

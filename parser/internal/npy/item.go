@@ -70,7 +70,7 @@ func (i *Item) Feed(b []byte) {
 	}
 }
 
-// end ends the beginning.
+// end notes that the item's beginning is known, and drops a copy of it that is large.
 func (i *Item) end() {
 	if i.done = true; cap(i.held) > 2*MaxHeader {
 		i.held = nil

@@ -104,7 +104,7 @@ func (d *decoder) block(f frame.Frame, size int) (block, error) {
 	case len(f.Body) == 0:
 		err = fmt.Errorf("%w: block without a form", frame.ErrFrame)
 	case s.bytes != size:
-		err = fmt.Errorf("%w: block of %d bytes where gather wants %d", frame.ErrFrame, s.bytes, size)
+		err = fmt.Errorf("%w: block of %d bytes where its Gather frame has %d", frame.ErrFrame, s.bytes, size)
 	}
 	if err != nil {
 		d.env.Buffers.Put(f.Body)

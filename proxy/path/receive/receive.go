@@ -293,7 +293,7 @@ func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
 		case frame.Ref:
 			var named frame.ValueRef
 			if named, err = frame.ParseRef(f.Body); err == nil && named.Size != sizes[len(blocks)] {
-				err = fmt.Errorf("%w: ref to %d bytes where gather wants %d", frame.ErrFrame, named.Size, sizes[len(blocks)])
+				err = fmt.Errorf("%w: ref to %d bytes where the Gather frame has %d", frame.ErrFrame, named.Size, sizes[len(blocks)])
 			}
 			r.pace(len(f.Body), named.Size)
 			blocks = append(blocks, &block{ref: named, mask: r.mask})
@@ -306,7 +306,7 @@ func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
 			r.conn.Env.Buffers.Put(f.Body)
 			fallthrough
 		default:
-			err = fmt.Errorf("%w: %v among the blocks of a gather", frame.ErrFrame, f.Kind)
+			err = fmt.Errorf("%w: %v among the blocks of a Gather frame", frame.ErrFrame, f.Kind)
 		}
 		if err != nil {
 			return blocks, err
@@ -354,7 +354,7 @@ func (r *Receiver) parts(body []byte) error {
 func (r *Receiver) partsOf(body []byte, size int) (*block, error) {
 	n, err := frame.EachPart(body, nil)
 	if err == nil && n != size {
-		err = fmt.Errorf("%w: parts of %d bytes where gather wants %d", frame.ErrFrame, n, size)
+		err = fmt.Errorf("%w: parts of %d bytes where the Gather frame has %d", frame.ErrFrame, n, size)
 	}
 	if err != nil {
 		r.conn.Env.Buffers.Put(body)

@@ -67,7 +67,7 @@ func (c *rowChooser) keys(p *plan, m policy.Measured) {
 	if !p.t.Index() {
 		use.keys = nil // until plan knows better
 	} else if text := use.keys.String(); p.choice.Why != tensor.OK && !c.conn.Lacks(text) {
-		p.choice = policy.Choice{Codec: use.keys, NoGain: !m.History.Pays(text, m)}
+		p.choice = policy.Choice{Codec: use.keys, NoGain: !m.History.Gains(text, m)}
 	}
 }
 

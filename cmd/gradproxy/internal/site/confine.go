@@ -129,7 +129,7 @@ func (s *Site) beyond(c *config.Config) error {
 	return nil
 }
 
-// another tells how a process with other rights comes in the place of this one.
+// another says what the user must do so that a process with other rights takes the place of this one.
 func (s *Site) another() string {
 	if s.upgrades != nil {
 		return "start gradproxy run with that file beside it, which takes the connections over by upgrade.socket"
