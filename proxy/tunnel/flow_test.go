@@ -59,11 +59,12 @@ func TestStalledStreamsBlockNobody(t *testing.T) {
 			echo(peer, opening, in)
 		}, func(c *Config) { c.Memory = memory })
 		up(paris)
+		long := noise(1, 2<<20)
 		alone := func() time.Duration {
 			s := paris.open("echo")
 			defer s.Close()
 			began := time.Now()
-			pour(t, s, s, noise(1, 5<<20))
+			pour(t, s, s, long)
 			return time.Since(began)
 		}
 		// The runtime lets goroutines on in any order, by which single transfers differ by some hundredths.
@@ -182,15 +183,15 @@ func TestWindowFillsThePath(t *testing.T) {
 func TestWindowFillsALossyPath(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		// Means are 3.0 to 3.2 s, and one was 3.4. With a window that grows by the bytes taken in a round trip alone they are 3.4 over TLS and 3.7 unordered.
-		runs, want := 8, 3500*time.Millisecond
+		runs, want, bytes := 8, 3500*time.Millisecond, int(50e6)
 		if require.Race {
-			runs, want = 1, time.Minute // one run says nothing of the mean, and cannot fail by its time: it is for the detector to see its memory accesses
+			runs, want, bytes = 1, time.Minute, 10e6 // one run says nothing of the mean, and cannot fail by its time: it is for the detector to see its memory accesses
 		}
 		var took time.Duration
 		for range runs {
 			near, far, _, _ := meet(t, nil, &fabric{delay: 40 * time.Millisecond, rate: 25e6, late: 0.36})
 			began := time.Now()
-			pour(t, near, far, make([]byte, 50e6))
+			pour(t, near, far, make([]byte, bytes))
 			took += time.Since(began)
 		}
 		mean := took / time.Duration(runs)
