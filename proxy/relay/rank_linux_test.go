@@ -2,12 +2,10 @@ package relay
 
 import (
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 )
@@ -15,39 +13,20 @@ import (
 // locks watches the locks of all tests: they fail together if one was taken out of order.
 var locks = ranktest.Watcher{Often: true}
 
-func TestMain(m *testing.M) {
-	if require.Race { // a watched lock orders goroutines that share no lock, and so hides races
-		os.Exit(m.Run())
-	}
-	ranktest.Main(m, &locks)
-}
+func TestMain(m *testing.M) { ranktest.MainUnlessRace(m, &locks) }
 
 // Every lock of the package is watched, by its place in the order of the package comment.
 func TestLocksAreWatched(t *testing.T) {
-	if require.Race {
-		t.Skip("locks are not watched with the race detector")
-	}
-	for name, l := range map[string]struct {
-		sync.Locker
-		rank rank.Rank
-	}{
-		"Relay.mu": {&new(Relay).mu, rank.Relay},
-		"loop.mu":  {&new(loop).mu, rank.Loop},
-	} {
-		if l.Lock(); !locks.Held(l.rank) {
-			t.Errorf("%s is not watched as a lock of rank %d", name, l.rank)
-		}
-		if l.Unlock(); locks.Held(l.rank) {
-			t.Errorf("%s is held after its release", name)
-		}
-	}
+	ranktest.SkipInRace(t)
+	locks.Watches(t, map[rank.Rank]map[string]sync.Locker{
+		rank.Relay: {"Relay.mu": &new(Relay).mu},
+		rank.Loop:  {"loop.mu": &new(loop).mu},
+	})
 }
 
 // A pair is added, ends by itself or is reset by Close: that takes locks in the order of the package comment, and the callback is called without one.
 func TestLockOrder(t *testing.T) {
-	if require.Race {
-		t.Skip("locks are not watched with the race detector")
-	}
+	ranktest.SkipInRace(t)
 	held := make(chan bool, 2)
 	var moved, wrongly atomic.Int32 // calls of Moved, and the ones under a lock
 	r, err := New(Config{Threads: 2, Moved: func(int) {
@@ -86,10 +65,5 @@ func TestLockOrder(t *testing.T) {
 	if moved.Load() == 0 || wrongly.Load() > 0 {
 		t.Errorf("Moved is called %d times, of them %d under a lock", moved.Load(), wrongly.Load())
 	}
-	if wrong := locks.Wrong(); wrong != "" {
-		t.Error(wrong)
-	}
-	if !locks.Saw(rank.Relay, rank.Loop) {
-		t.Error("no loop.mu was taken under Relay.mu: the test shows nothing of the order")
-	}
+	locks.Ordered(t, [][2]rank.Rank{{rank.Relay, rank.Loop}})
 }

@@ -20,14 +20,7 @@ func TestLocksAreTakenAlone(t *testing.T) {
 	s := New(3*denseCost(tensor.Float32, 4000), Events{})
 	d := newDense(&s.ledger, denseKey{"job", 99}, tensor.Float32, 4000, true)
 	sums := new(Sums)
-	for name, l := range map[string]sync.Locker{"ledger.mu": &s.mu, "Dense.mu": d, "Sums.mu": &sums.mu} {
-		if l.Lock(); !locks.Held(rank.Residual) {
-			t.Errorf("%s is not watched", name)
-		}
-		if l.Unlock(); locks.Held(rank.Residual) {
-			t.Errorf("%s is held after its release", name)
-		}
-	}
+	locks.Watches(t, map[rank.Rank]map[string]sync.Locker{rank.Residual: {"ledger.mu": &s.mu, "Dense.mu": d, "Sums.mu": &sums.mu}})
 	var all sync.WaitGroup
 	for worker := range uint64(4) {
 		all.Go(func() {
@@ -51,7 +44,5 @@ func TestLocksAreTakenAlone(t *testing.T) {
 		t.Error(err)
 	}
 	all.Wait()
-	if wrong := locks.Wrong(); wrong != "" {
-		t.Error(wrong)
-	}
+	locks.Ordered(t, nil)
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,10 +26,7 @@ func TestMain(m *testing.M) {
 		"silent": silentConns, "silent-many": silentConnsOfMany, "hellos-many": hellosOfMany, "resets": resetOpenings,
 		"garbage": garbageHandshakes, "forged-clear": forgedInClear, "forged-keyed": forgedUnderKey,
 	})
-	if require.Race {
-		os.Exit(m.Run())
-	}
-	ranktest.Main(m, &locks)
+	ranktest.MainUnlessRace(m, &locks)
 }
 
 // every calls f so many times a second, each time on a goroutine of its own, until ctx ends, and returns the number of calls.

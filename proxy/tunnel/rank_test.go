@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 )
@@ -16,38 +15,27 @@ var locks = ranktest.Watcher{Often: true}
 
 // Every lock of the package is watched, by its place in the order of the package comment.
 func TestLocksAreWatched(t *testing.T) {
-	if require.Race {
-		t.Skip("locks are not watched with the race detector")
-	}
+	ranktest.SkipInRace(t)
 	gate := new(recordGate)
-	for name, l := range map[string]struct {
-		sync.Locker
-		rank rank.Rank
-	}{
-		"Endpoint.mu":      {&new(Endpoint).mu, rank.Endpoint},
-		"peer.mu":          {&new(peer).mu, rank.TunnelPeer},
-		"Stream.writing":   {&new(Stream).writing, rank.Stream},
-		"Stream.reading":   {&new(Stream).reading, rank.Stream},
-		"session.mu":       {&new(session).mu, rank.Session},
-		"recordGate.mu":    {&gate.mu, rank.Gate},
-		"datagramLink.mu":  {&new(datagramLink).mu, rank.Link},
-		"bufferedConn.mu":  {&new(bufferedConn).mu, rank.Innermost},
-		"chooser.mu":       {&new(chooser).mu, rank.Innermost},
-		"dtlsTransport.mu": {&new(dtlsTransport).mu, rank.Innermost},
-		"halfOpen.mu":      {&new(halfOpen).mu, rank.Innermost},
-		"identityStore.mu": {&new(identityStore).mu, rank.Innermost},
-		"openings.mu":      {&new(openings).mu, rank.Innermost},
-		"opener.mu":        {&new(opener).mu, rank.Innermost},
-		"recordRoom.mu":    {&new(recordRoom).mu, rank.Innermost},
-		"sealer.mu":        {&new(sealer).mu, rank.Innermost},
-	} {
-		if l.Lock(); !locks.Held(l.rank) {
-			t.Errorf("%s is not watched as a lock of rank %d", name, l.rank)
-		}
-		if l.Unlock(); locks.Held(l.rank) {
-			t.Errorf("%s is held after its release", name)
-		}
-	}
+	locks.Watches(t, map[rank.Rank]map[string]sync.Locker{
+		rank.Endpoint:   {"Endpoint.mu": &new(Endpoint).mu},
+		rank.TunnelPeer: {"peer.mu": &new(peer).mu},
+		rank.Stream:     {"Stream.writing": &new(Stream).writing, "Stream.reading": &new(Stream).reading},
+		rank.Session:    {"session.mu": &new(session).mu},
+		rank.Gate:       {"recordGate.mu": &gate.mu},
+		rank.Link:       {"datagramLink.mu": &new(datagramLink).mu},
+		rank.Innermost: {
+			"bufferedConn.mu":  &new(bufferedConn).mu,
+			"chooser.mu":       &new(chooser).mu,
+			"dtlsTransport.mu": &new(dtlsTransport).mu,
+			"halfOpen.mu":      &new(halfOpen).mu,
+			"identityStore.mu": &new(identityStore).mu,
+			"openings.mu":      &new(openings).mu,
+			"opener.mu":        &new(opener).mu,
+			"recordRoom.mu":    &new(recordRoom).mu,
+			"sealer.mu":        &new(sealer).mu,
+		},
+	})
 	var l innermostLock
 	if !l.TryLock() || !locks.Held(rank.Innermost) {
 		t.Error("a lock that was free is not taken, or not watched")
@@ -62,9 +50,7 @@ func TestLocksAreWatched(t *testing.T) {
 
 // Over carriers of both kinds a site opens a stream, moves bytes and changes its peers: it takes locks in the order of the package comment.
 func TestLockOrder(t *testing.T) {
-	if require.Race {
-		t.Skip("locks are not watched with the race detector")
-	}
+	ranktest.SkipInRace(t)
 	for _, carrier := range []string{CarrierTLS, CarrierDTLS} {
 		paris, _ := pairOver(t, carrier, echo, nil)
 		s, err := paris.Open(context.Background(), "tokyo", []byte("hello"))
@@ -87,15 +73,8 @@ func TestLockOrder(t *testing.T) {
 		}
 		paris.Close()
 	}
-	if wrong := locks.Wrong(); wrong != "" {
-		t.Error(wrong)
-	}
-	for _, pair := range [][2]rank.Rank{
+	locks.Ordered(t, [][2]rank.Rank{
 		{rank.Endpoint, rank.TunnelPeer}, {rank.Endpoint, rank.Session}, {rank.TunnelPeer, rank.Session}, {rank.Stream, rank.Session},
 		{rank.Session, rank.Link}, {rank.Session, rank.Innermost}, {rank.Gate, rank.Link}, {rank.Gate, rank.Innermost}, {rank.Link, rank.Innermost},
-	} {
-		if !locks.Saw(pair[0], pair[1]) {
-			t.Errorf("no lock of rank %d was taken under one of rank %d: the test shows nothing of them", pair[1], pair[0])
-		}
-	}
+	})
 }

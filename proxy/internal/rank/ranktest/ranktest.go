@@ -44,6 +44,52 @@ func Main(m *testing.M, w *Watcher) {
 	os.Exit(code)
 }
 
+// MainUnlessRace is Main without the race detector. With it no lock is watched, since a watched lock orders goroutines that share no lock,
+// and so hides races; tests that need the watcher call SkipInRace.
+func MainUnlessRace(m *testing.M, w *Watcher) {
+	if require.Race {
+		os.Exit(m.Run())
+	}
+	Main(m, w)
+}
+
+// SkipInRace skips a test where MainUnlessRace has no lock be watched.
+func SkipInRace(t *testing.T) {
+	t.Helper()
+	if require.Race {
+		t.Skip("locks are not watched with the race detector")
+	}
+}
+
+// Watches fails the test for each lock, by its rank and its name, that w does not see taken and released as one of that rank.
+func (w *Watcher) Watches(t *testing.T, locks map[rank.Rank]map[string]sync.Locker) {
+	t.Helper()
+	for r, named := range locks {
+		for name, l := range named {
+			if l.Lock(); !w.Held(r) {
+				t.Errorf("%s is not watched as a lock of rank %d", name, r)
+			}
+			if l.Unlock(); w.Held(r) {
+				t.Errorf("%s is held after its release", name)
+			}
+		}
+	}
+}
+
+// Ordered fails the test if w has seen a lock taken out of order, or has not seen one of the second rank of a pair taken under one of the first:
+// a test that claims something of a pair must have it happen.
+func (w *Watcher) Ordered(t *testing.T, pairs [][2]rank.Rank) {
+	t.Helper()
+	if wrong := w.Wrong(); wrong != "" {
+		t.Error(wrong)
+	}
+	for _, pair := range pairs {
+		if !w.Saw(pair[0], pair[1]) {
+			t.Errorf("no lock of rank %d was taken under one of rank %d: the test shows nothing of them", pair[1], pair[0])
+		}
+	}
+}
+
 // Unwatched has locks not be watched during a benchmark or a test that takes some many times a second: watching one costs microseconds. It must be called before the
 // benchmark or the test begins anything, and no other may run beside it.
 func Unwatched(b testing.TB) {
