@@ -191,6 +191,7 @@ type incarnation struct {
 
 	mu   sync.Mutex
 	apps map[*wayConn]bool // the proxy's ends of apps' connections
+	lent sync.Map          // of *app.Conn: its *lentConn
 	runs sync.WaitGroup
 }
 
@@ -317,7 +318,7 @@ func (n *incarnation) accept(peer string, opening []byte, in *tunnel.Incoming) {
 	server, end := n.appEnds(o.Server, o.Client)
 	e.left.Go(func() { e.run(1, server) })
 	lent := &lentConn{wayConn: end}
-	n.proxy.begin(app.InProcess(lent), in.Accept(), peer, h.log.With("site", n.site.name, "server", o.Server), o, parser.Server, noCalls, func() {})
+	n.proxy.begin(n.holds(lent), in.Accept(), peer, h.log.With("site", n.site.name, "server", o.Server), o, parser.Server, noCalls, func() {})
 	app.Reset(lent)
 }
 
@@ -370,7 +371,7 @@ func (n *incarnation) open(e *exchange) bool {
 	client, end := n.appEnds(o.Client, o.Server)
 	e.left.Go(func() { e.run(0, client) })
 	lent := &lentConn{wayConn: end}
-	n.proxy.begin(app.InProcess(lent), st, s.other().name, s.h.log.With("site", s.name, "server", o.Server), o, parser.Client, noCalls, func() {})
+	n.proxy.begin(n.holds(lent), st, s.other().name, s.h.log.With("site", s.name, "server", o.Server), o, parser.Client, noCalls, func() {})
 	app.Reset(lent)
 	return true
 }

@@ -98,6 +98,13 @@ func (c *lentConn) SetLinger(sec int) error {
 	return c.wayConn.SetLinger(sec)
 }
 
+// holds returns the proxy's end of an app's connection, by which replaced finds its descriptor.
+func (n *incarnation) holds(end *lentConn) *app.Conn {
+	c := app.InProcess(end)
+	n.lent.Store(c, end)
+	return c
+}
+
 // A takenOver is a connection that another process has handed over.
 type takenOver struct {
 	end  *lentConn
@@ -122,7 +129,8 @@ func (s *chaosSite) replaced(h *chaos) bool {
 		if c.Aborted() {
 			return
 		}
-		lent := c.App.InProcess().(*lentConn)
+		end, _ := old.lent.Load(c.App)
+		lent := end.(*lentConn)
 		lent.lent.Store(true)
 		s.taken = append(s.taken, takenOver{&lentConn{wayConn: lent.wayConn}, x, c.FINSent()})
 	})
@@ -162,7 +170,7 @@ func (n *incarnation) adopt() {
 				own = parser.Client
 			}
 			seated := sync.OnceFunc(func() { close(sits) })
-			n.proxy.resume(app.InProcess(x.end), x.seat.Key.Peer, log, x.seat.Opening, own, x.fin, seated)
+			n.proxy.resume(n.holds(x.end), x.seat.Key.Peer, log, x.seat.Opening, own, x.fin, seated)
 			seated()
 			app.Reset(x.end)
 		}()

@@ -38,14 +38,6 @@ type Socket interface {
 // InProcess returns a Conn of s. It behaves as one of a system that tells nothing of a connection's state.
 func InProcess(s Socket) *Conn { return &Conn{socket: inProcess{s}} }
 
-// InProcess returns the Socket that c is of; nil: c has a descriptor.
-func (c *Conn) InProcess() Socket {
-	if s, ok := c.socket.(inProcess); ok {
-		return s.Socket
-	}
-	return nil
-}
-
 type inProcess struct{ Socket }
 
 var errNoDescriptor = errors.New("app: a connection inside the process has no descriptor")
