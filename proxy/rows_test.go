@@ -498,3 +498,54 @@ func TestRowsAreSaved(t *testing.T) {
 		t.Errorf("more rows than may be remembered: %v", err)
 	}
 }
+
+// A codec that falls too far behind with rows that come again and again has values travel exactly with the residuals of their rows, 16 of them at first, counted
+// and said as of any tensor; then it is used again.
+func TestGuardOfRows(t *testing.T) {
+	p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "topk(k=0.001)"})
+	l := newSparseRun(t, tensor.Float32, 24)
+	r := rand.New(rand.NewPCG(9, 10))
+	client, server := p.connect(t)
+	var ids []uint64
+	for id := range uint64(60) {
+		ids = append(ids, id)
+	}
+	line := func() TensorInfo {
+		for _, line := range p.near.Tensors() {
+			if line.Role == tensor.Gradient.String() {
+				return line
+			}
+		}
+		t.Fatal("no gradients")
+		return TensorInfo{}
+	}
+	v := make([]float32, len(ids)*l.width)
+	settled, again := 0, 0 // values that left nothing owed, and values after them that did
+	for value := 0; value < 400 && again < 5; value++ {
+		for i := range v {
+			v[i] = float32(0.3 + r.NormFloat64()) // a gradient that keeps its direction
+		}
+		rows := make([]byte, 4*len(v))
+		tensor.FromFloat32(rows, v, tensor.Float32)
+		l.step(client, server, ids, rows)
+		owed := 0.0
+		for _, row := range l.residuals(p.near) {
+			for _, x := range row {
+				owed = max(owed, math.Abs(float64(x)))
+			}
+		}
+		switch {
+		case value > 20 && owed < 1e-5:
+			settled++
+		case settled > 0:
+			again++
+		}
+	}
+	l.conserved(p.near)
+	if settled != 16 || again != 5 {
+		t.Errorf("%d values left nothing owed, and %d after them did; want 16 and 5", settled, again)
+	}
+	if got := line(); got.Guarded != 16 {
+		t.Errorf("the table says %+v", got)
+	}
+}

@@ -71,21 +71,25 @@ func (c *Control) Exact() bool {
 	return true
 }
 
-// due notes an encoding and reports whether it should be measured.
-func (c *Control) due() bool {
+// Due notes an encoding and reports whether it should be measured. Only owners that measure by themselves call it ([Sample]).
+func (c *Control) Due() bool {
 	c.age++
 	return c.age <= everyFirst || c.age%measured == 0
 }
 
-// A sample is the sums of a measurement.
-type sample struct {
+// A Sample is the sums of a measurement. Where residuals come with their blocks, the owner of a Control makes it: of the elements that have
+// had a residual. The zero Sample is of no elements.
+type Sample struct {
 	n               int
 	value, lost     float64 // squares
 	delivered, sign int     // delivered values that are not 0; how many of them have the sign of the value
 }
 
-// saw takes in a measurement. bound is that of the codec; 0: it does not adapt.
-func (c *Control) saw(s sample, bound float64) {
+// Saw takes in a measurement. bound is that of the codec; 0: it does not adapt.
+func (c *Control) Saw(s Sample, bound float64) {
+	if s.n == 0 {
+		return
+	}
 	value, lost := float32(s.value/float64(s.n)), float32(s.lost/float64(s.n))
 	if !(value > 0 && value <= math.MaxFloat32/newScale && lost <= math.MaxFloat32/newScale) { // squares beyond float32, or no values
 		return
@@ -165,7 +169,7 @@ func (e *Encoder) controlled(dst []byte, x, residual []float32, c *Control) ([]b
 	if e.adaptive != nil && e.bound > 0 {
 		e.adaptive.SetSparsity(c.Sparsity())
 	}
-	if !c.due() || e.n == 0 {
+	if !c.Due() || e.n == 0 {
 		return e.fused.AppendFeedback(dst, x, residual, e.dtype)
 	}
 	// Runs at even distances, elsewhere at each measurement.
@@ -181,16 +185,23 @@ func (e *Encoder) controlled(dst []byte, x, residual []float32, c *Control) ([]b
 	if err != nil {
 		return out, err
 	}
-	s := sample{n: runs * length}
+	var s Sample
 	for i := range runs {
-		s.add(x[from+i*apart:][:length], before[i*sampleRun:][:length], residual[from+i*apart:][:length])
+		s.Add(x[from+i*apart:][:length], before[i*sampleRun:][:length], residual[from+i*apart:][:length])
 	}
-	c.saw(s, e.bound)
+	c.Saw(s, e.bound)
 	return out, nil
 }
 
-// add adds a run of a sample.
-func (s *sample) add(x, before, after []float32) {
+// Join adds another measurement of the same encoding.
+func (s *Sample) Join(o Sample) {
+	s.n, s.value, s.lost = s.n+o.n, s.value+o.value, s.lost+o.lost
+	s.delivered, s.sign = s.delivered+o.delivered, s.sign+o.sign
+}
+
+// Add adds a run of values with their residuals before and after the encoding.
+func (s *Sample) Add(x, before, after []float32) {
+	s.n += len(x)
 	before, after = before[:len(x)], after[:len(x)]
 	for i, v := range x {
 		e := after[i]

@@ -8,9 +8,9 @@ import (
 // measure has a Control see so many measurements of a block whose value has that norm, with a residual of that norm. agree is the part of the signs.
 func measure(c *Control, times int, value, residual, agree, bound float64) {
 	for range times {
-		for !c.due() {
+		for !c.Due() {
 		}
-		c.saw(sample{n: 1, value: value * value, lost: residual * residual, delivered: 100, sign: int(100 * agree)}, bound)
+		c.Saw(Sample{n: 1, value: value * value, lost: residual * residual, delivered: 100, sign: int(100 * agree)}, bound)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestSparsityGrowsInSteps(t *testing.T) {
 func TestMeasuredEncodings(t *testing.T) {
 	c, n := Control{}, 0
 	for range 100 {
-		if c.due() {
+		if c.Due() {
 			n++
 		}
 	}

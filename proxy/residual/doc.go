@@ -5,7 +5,7 @@
 // A [Store] holds all of them within one limit of bytes:
 //
 //	Dense  a tensor with a value for every index: residual by element, last value, and the blocks that it was cut into
-//	Rows   a sparse tensor: residual by row, which waits until the row comes again, and the range of its blocks' sizes
+//	Rows   a sparse tensor: residual by row, which waits until the row comes again, the range of its blocks' sizes, and its guard
 //
 // Two more things can be done with a residual. A flush ([Dense.Flush], [Flush]) adds it to a value that then travels exactly.
 // A file ([Store.Save], [Store.Load]) takes it across a restart, where the tensor outlives its connection.

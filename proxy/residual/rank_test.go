@@ -34,7 +34,7 @@ func TestLocksAreTakenAlone(t *testing.T) {
 					s.End(d)
 				}
 				if m := s.Rows("job", x, 10, true); m != nil {
-					m.Begin(2)
+					m.Begin(2, 0)
 					m.Check(block)
 				}
 			}

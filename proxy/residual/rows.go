@@ -3,6 +3,7 @@ package residual
 import (
 	"slices"
 
+	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -21,6 +22,8 @@ type Rows struct {
 	used           uint64 // tick of the last value
 	values         int    // that have come
 	scale          scale
+	guard          feedback.Control // of the rows together
+	seen           feedback.Sample  // of the last value that was measured
 	places         map[uint64]int32 // in rows, by row number
 	rows           []row            // without holes
 	chunks         [][]float32      // their residuals, chunkRows in each
@@ -85,14 +88,26 @@ func (m *Rows) changed() {
 	}
 }
 
-// Begin notes that the next value comes, of whatever rows, and reports whether a residual flush is due with it: every so many
-// values, or never if every is 0.
-func (m *Rows) Begin(every int) (flush bool) {
+// A RowsDue says what is due with a value of rows.
+type RowsDue struct {
+	Flush    bool // it travels exactly, with the residuals of its rows
+	Guarded  bool // the same, since receivers are too far behind
+	Measured bool // the guard looks at its encoding
+}
+
+// Begin notes that the next value comes, of whatever rows. A residual flush is due every so many values, or never if every is 0. bound is that of
+// the codec's residual ratio; 0: it does not adapt.
+func (m *Rows) Begin(every int, bound float64) (due RowsDue) {
 	m.ledger.mu.Lock()
 	defer m.ledger.mu.Unlock()
 	m.values++
 	m.scale.begin()
-	return every > 0 && m.values%every == 0
+	m.guard.Saw(m.seen, bound)
+	m.seen = feedback.Sample{}
+	due.Guarded = m.guard.Exact()
+	due.Flush = due.Guarded || every > 0 && m.values%every == 0
+	due.Measured = !due.Flush && m.guard.Due()
+	return due
 }
 
 // Check is the content check: it compares a block of rows with the blocks that came before, and reports whether it may lose

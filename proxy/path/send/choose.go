@@ -287,6 +287,9 @@ func (c *chooser) lose(b *block, isRows bool) error {
 	case isRows && b.slot.external == nil: // without feedback
 		c.rows.detach(b)
 	case isRows && p.flush:
+		if p.rows.due.Guarded {
+			c.sayGuarded(b)
+		}
 		return c.exact(b)
 	case !isRows && b.slot.residual != nil && (p.flush || c.guarded(b)):
 		b.around = newDenseFlush(b)
@@ -368,13 +371,22 @@ func (c *chooser) guarded(b *block) bool {
 	if !b.plan.dense.Guarded(b.decl.Off) {
 		return false
 	}
+	c.sayGuarded(b)
+	return true
+}
+
+// sayGuarded counts a block that the guard has travel exactly, and says so of its tensor's first.
+func (c *chooser) sayGuarded(b *block) {
 	first := b.record.Guarded()
 	b.record.Refused(tensor.Guarded)
 	c.conn.Env.Metrics.Guarded(b.text, b.role, first)
 	if first {
-		c.conn.Log.Warn("a tensor is too far behind for its codec and travels exactly for a while: choose a finer codec, such as 3lc", "codec", b.text, "role", b.role, "key", b.plan.t.Key, "bytes", b.plan.t.Size)
+		key := b.plan.t.Key
+		if b.plan.rows != nil {
+			key = b.plan.t.Keys // each value of rows has a key of its own
+		}
+		c.conn.Log.Warn("a tensor is too far behind for its codec and travels exactly for a while: choose a finer codec, such as 3lc", "codec", b.text, "role", b.role, "key", key, "bytes", b.plan.t.Size)
 	}
-	return true
 }
 
 // exact gives a block that was to lose something, or to be shared, a slot of a codec that loses nothing: its own if that

@@ -41,6 +41,7 @@ type rowPlan struct {
 	use   *rowUse
 	index uint64 // number of the index array
 	bytes int    // of a row
+	due   residual.RowsDue
 }
 
 // A rowUse is the state of an array whose rows a sender sends, and the order of its values.

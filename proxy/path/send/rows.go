@@ -97,8 +97,9 @@ func (c *rowChooser) plan(p *plan, limit int) tensor.Reason {
 		c.uses[p.t.Keys] = use
 	}
 	use.keys = p.choice.Codec.Traits().Keys
-	p.rows = &rowPlan{past, use, x.number, bytes}
-	p.flush = past.Begin(p.choice.Flush)
+	due := past.Begin(p.choice.Flush, p.choice.Codec.Traits().ResidualRatio)
+	p.rows = &rowPlan{past, use, x.number, bytes, due}
+	p.flush = due.Flush
 	return tensor.OK
 }
 
@@ -141,8 +142,9 @@ func (c *rowChooser) detach(b *block) {
 // A rowBlock takes the residuals of a block's rows from the past while the block is being encoded.
 type rowBlock struct {
 	*rowPlan
-	ids   residual.IDs   // pooled
-	waits []coder.Ticket // for these blocks to have been encoded
+	ids    residual.IDs        // pooled
+	sample *residual.RowSample // nil: the guard does not look at the block
+	waits  []coder.Ticket      // for these blocks to have been encoded
 }
 
 // submit chains a block that will be encoded: blocks of one value are encoded side by side, and after the blocks of the value
@@ -165,6 +167,14 @@ func (r *rowBlock) before(b *block) {
 	if b.plan.flush {
 		residual.Flush(b.decl.DType, b.data, b.residual)
 	}
+	if r.due.Measured {
+		r.sample = r.past.SampleRows(b.residual)
+	}
 }
 
-func (r *rowBlock) after(b *block) { r.past.Give(r.ids, b.residual) }
+func (r *rowBlock) after(b *block) {
+	if r.sample != nil {
+		r.past.Measured(r.sample, b.data, b.residual)
+	}
+	r.past.Give(r.ids, b.residual)
+}

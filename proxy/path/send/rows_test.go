@@ -53,47 +53,54 @@ func TestIndexArrays(t *testing.T) {
 	}
 }
 
-// BenchmarkRows encodes blocks of 64 KiB of other rows each time, with their residuals.
+// BenchmarkRows encodes blocks of 64 KiB of other rows each time, with their residuals, with and without the guard.
 func BenchmarkRows(b *testing.B) {
 	for _, width := range []int{1, 16, 256} {
-		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
-			r := rand.New(rand.NewPCG(19, 20))
-			n := 16 << 10 / width
-			past := residual.New(1<<30, residual.Events{}).Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
-			c, err := pathtest.Codec("3lc(s=1.75)")
-			if err != nil {
-				b.Fatal(err)
-			}
-			var slots slots
-			d := frame.Declaration{Codec: c.String(), DType: tensor.Float32, N: n * width}
-			slot, err := slots.get(slotRequest{decl: d, codec: c, feedback: true})
-			if err != nil {
-				b.Fatal(err)
-			}
-			var sets []residual.IDs
-			for range 16 {
-				var ids []byte
-				id := uint64(0)
-				for range n {
-					id += 1 + r.Uint64N(4)
-					ids = binary.LittleEndian.AppendUint64(ids, id)
-				}
-				sets = append(sets, residual.IDs{Bytes: ids, Width: 8})
-			}
-			x := &block{plan: &plan{}, data: gradient(r, n*width), residual: make([]float32, n*width)}
-			rows := &rowBlock{rowPlan: &rowPlan{past: past}}
-			slot.external.residual = x.residual
-			out := make([]byte, 0, c.MaxEncodedLen(n*width))
-			b.SetBytes(int64(len(x.data)))
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				rows.ids = sets[i%len(sets)]
-				rows.before(x)
-				if _, err := slot.enc.Append(out, x.data); err != nil {
-					b.Fatal(err)
-				}
-				rows.after(x)
-			}
-		})
+		for _, guard := range []bool{false, true} {
+			b.Run(fmt.Sprintf("width=%d/guard=%t", width, guard), func(b *testing.B) { benchmarkRows(b, width, guard) })
+		}
+	}
+}
+
+func benchmarkRows(b *testing.B, width int, guard bool) {
+	r := rand.New(rand.NewPCG(19, 20))
+	n := 16 << 10 / width
+	past := residual.New(1<<30, residual.Events{}).Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
+	c, err := pathtest.Codec("3lc(s=1.75)")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var slots slots
+	d := frame.Declaration{Codec: c.String(), DType: tensor.Float32, N: n * width}
+	slot, err := slots.get(slotRequest{decl: d, codec: c, feedback: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var sets []residual.IDs
+	for range 16 {
+		var ids []byte
+		id := uint64(0)
+		for range n {
+			id += 1 + r.Uint64N(4)
+			ids = binary.LittleEndian.AppendUint64(ids, id)
+		}
+		sets = append(sets, residual.IDs{Bytes: ids, Width: 8})
+	}
+	x := &block{plan: &plan{}, data: gradient(r, n*width), residual: make([]float32, n*width)}
+	rows := &rowBlock{rowPlan: &rowPlan{past: past}}
+	slot.external.residual = x.residual
+	out := make([]byte, 0, c.MaxEncodedLen(n*width))
+	b.SetBytes(int64(len(x.data)))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		rows.ids = sets[i%len(sets)]
+		if rows.sample = nil; guard {
+			rows.due.Measured = past.Begin(0, 0).Measured
+		}
+		rows.before(x)
+		if _, err := slot.enc.Append(out, x.data); err != nil {
+			b.Fatal(err)
+		}
+		rows.after(x)
 	}
 }
