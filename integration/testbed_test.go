@@ -117,7 +117,7 @@ func program(t *testing.T) *testbed.Gradproxy {
 // torchJob and jaxJob return jobs that run in one of the environments of env/install.sh, or skip the test. A job of torch has two buckets of
 // gradients.
 func torchJob(t *testing.T, environment string, ranks int, args ...string) testbed.Job {
-	return newJob(t, environment, "torch_job.py", ranks, append([]string{"--hidden", "512,512"}, args...))
+	return newJob(t, environment, "torch_job.py", ranks, args)
 }
 
 func jaxJob(t *testing.T, ranks int, args ...string) testbed.Job {
