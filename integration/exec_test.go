@@ -196,7 +196,7 @@ func TestProvedByExecAndCgroup(t *testing.T) {
 		job.Under = groups.Under()
 		config.Cgroup = groups.Folder()
 		ps := startProxies(t, w, config)
-		results := runJob(t, w, job)
+		results := runProbedJob(t, deadline(t, patience), w, ps, job)
 		wantSumsExact(t, results)
 		wantProved(t, deadline(t, time.Minute), ps, config, results)
 	})

@@ -77,7 +77,7 @@ func TestProbedCalls(t *testing.T) {
 			for _, p := range ps {
 				wantRightsApart(t, p)
 			}
-			results := runJob(t, w, torchJob(t, environment, 2, "--steps", "12", "--hidden", "512", "--metric"))
+			results := runProbedJob(t, deadline(t, patience), w, ps, torchJob(t, environment, 2, "--steps", "12", "--hidden", "512", "--metric"))
 			count := func(metric string) float64 {
 				n, err := ps.Sum(deadline(t, time.Minute), metric)
 				if err != nil {

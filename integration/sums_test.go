@@ -115,10 +115,7 @@ func TestProvedSums(t *testing.T) {
 				limit = 2 * time.Hour // of a busy machine; -timeout has the last word
 			}
 			ctx := deadline(t, limit)
-			results, err := w.Run(ctx, job)
-			if err != nil {
-				t.Fatal(err)
-			}
+			results := runProbedJob(t, ctx, w, ps, job)
 			wantSumsExact(t, results)
 			wantProved(t, ctx, ps, config, results)
 		})

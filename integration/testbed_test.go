@@ -153,6 +153,33 @@ func runJob(t *testing.T, w *testbed.WAN, job testbed.Job) []testbed.Result {
 	return results
 }
 
+// runProbedJob runs a job of PyTorch to a good end. It begins to train once its ranks are probed by the proxies.
+func runProbedJob(t *testing.T, ctx context.Context, w *testbed.WAN, ps testbed.Proxies, job testbed.Job) []testbed.Result {
+	t.Helper()
+	begin := filepath.Join(t.TempDir(), "begin")
+	job.Env = append(slices.Clip(job.Env), "RANKS_BEGIN="+begin)
+	ctx, cancel := context.WithCancel(ctx)
+	var seen sync.WaitGroup
+	defer seen.Wait()
+	defer cancel()
+	seen.Go(func() {
+		for ctx.Err() == nil {
+			if n, err := ps.Count(ctx, "gradproxy_probe_processes"); err == nil && int(n) == job.Ranks {
+				if err := os.WriteFile(begin, nil, 0o600); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	results, err := w.Run(ctx, job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
 // startJob starts job, which ends with the test at the latest.
 func startJob(t *testing.T, w *testbed.WAN, job testbed.Job) *testbed.Run {
 	t.Helper()

@@ -155,10 +155,7 @@ func whereSeen(t *testing.T, environment string, ranks int) map[string]testbed.C
 	w := newWAN(t, ranks, fast)
 	ps := startProxies(t, w, config)
 	ctx := deadline(t, 30*time.Minute)
-	results, err := w.Run(ctx, sumsJob(t, environment, ranks, strings.Join(cases, ",")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := runProbedJob(t, ctx, w, ps, sumsJob(t, environment, ranks, strings.Join(cases, ",")))
 	wantSumsExact(t, results)
 	wantProved(t, ctx, ps, testbed.Way("3lc").Config(), results) // sums that are nearly all zero go through no int4, since lossless coding makes them smaller
 	sums := worstOf(results)

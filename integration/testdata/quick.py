@@ -3,10 +3,14 @@ as long as the process: to look for garbage among them again and again takes lon
 
 With RANKS_JOIN=stdin in the environment the ranks of a job also start at once. Each writes "joins" to stderr when its modules are loaded, and
 joins the others when its stdin ends: the program that started the ranks says which one comes first, and no rank waits for another's modules.
+
+With RANKS_BEGIN=FILE in the environment they begin to train once there is such a file: a real job loads its data meanwhile, which takes longer than proxies
+need to attach probes to its processes.
 """
 import gc
 import os
 import sys
+import time
 
 gc.set_threshold(100_000)  # new objects after which the collector looks for garbage; Python's own threshold is 700
 
@@ -17,6 +21,13 @@ def joins():
     if os.environ.get("RANKS_JOIN") == "stdin":
         print("joins", file=sys.stderr, flush=True)
         sys.stdin.read()
+
+
+def begins():
+    """Called when the rank has joined the others, before its first step."""
+    file = os.environ.get("RANKS_BEGIN")
+    while file and not os.path.exists(file):
+        time.sleep(0.01)
 
 
 def ends():

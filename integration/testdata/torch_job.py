@@ -271,6 +271,7 @@ def main():
     quick.joins()
     began = time.perf_counter()
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=a.timeout))
+    quick.begins()
     recorder = record.Recorder(a.record, dist.get_rank())
     recorder.watch_torch()
     line = {"job": "torch", "version": torch.__version__, "rank": dist.get_rank(), "world": dist.get_world_size()}

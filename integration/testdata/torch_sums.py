@@ -283,6 +283,7 @@ def main():
     quick.joins()
     began = time.perf_counter()
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=a.timeout))
+    quick.begins()
     data = fashion.load("train")
     sums = Sums(a.folder)
     gradients = lossy_bytes = spare_bytes = 0

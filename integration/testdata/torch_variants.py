@@ -423,6 +423,7 @@ def main():
         fork()
     began = time.perf_counter()
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=a.timeout))
+    quick.begins()
     data = tuple(part[:4096] for part in fashion.load("t10k"))
     sums = Sums(a.folder)
     totals = {"lossy": 0, "spare": 0, "weights": ""}
