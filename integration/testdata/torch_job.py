@@ -71,7 +71,6 @@ def arguments():
     p.add_argument("--metric-size", type=int, help="how many; default: as many as there are parameters")
     p.add_argument("--metric-every", type=int, default=1, help="in one of so many steps")
     p.add_argument("--objects", action="store_true", help="gather the ranks' losses as objects before each --metric")
-    p.add_argument("--barrier", action="store_true", help="before and after each --metric")
     p.add_argument("--save", metavar="FOLDER", help="write each rank's final weights there: RANK.weights, float32")
     p.add_argument("--record", metavar="FOLDER", help="keep there what goes into torch.distributed's calls and comes out")
     p.add_argument("--mib", type=int, default=64, help="size of a tensor of mode allreduce")
@@ -222,11 +221,7 @@ def train(a, recorder):
                 metric = torch.from_numpy(random.standard_normal(len(metric), np.float32))
             if a.objects:
                 dist.all_gather_object([None] * dist.get_world_size(), {"step": step, "loss": loss.item()})
-            if a.barrier:
-                dist.barrier()
             dist.all_reduce(metric)
-            if a.barrier:
-                dist.barrier()
             metrics.update(metric.numpy().tobytes())
         seconds.append(time.perf_counter() - began)
         print("step %d" % step, file=sys.stderr, flush=True)

@@ -55,9 +55,6 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 	collective := o.code != sendBuffer && o.slot.kind() != pointToPoint
 	if collective {
 		d.sort(o.slot.tag())
-		if o.slot.kind() != allReduce && o.code != notifyRecvReady {
-			d.conn.others.note(d.side, o)
-		}
 	}
 	switch {
 	case o.code == notifySendReady && o.slot.kind() == allReduce && o.length > 0:
@@ -79,6 +76,7 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 			_, _, err := d.constant.message(o.slot.kind(), o.length)
 			return v, w, err
 		}
+		d.conn.short.note(o.slot.tag(), o.length)
 		return v, w, nil
 	}
 	var err error

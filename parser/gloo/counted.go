@@ -24,17 +24,16 @@ const (
 // all-reduces by their tags: the order of the tags is the order of the program, whatever the order on the wire.
 type counted struct {
 	flow
-	history    []observedReduce // by tag
-	learnt     *step            // once the sequence has passed twice; nil before
-	extras     int              // all-reduces ever noted as extra
-	regathered bool             // the first step is over, or no weights were gathered before it
-	plain      []int            // scratch
-	missed     bool             // the learnt step had no place for an all-reduce that is not tiny
-	adopted    uint32           // the tag from which on the learnt step is used
-	models     []*layout
-	proof      proof
-	epoch      uint64 // learnt steps dropped
-	budget     int
+	history []observedReduce // by tag
+	learnt  *step            // once the sequence has passed twice; nil before
+	extras  int              // all-reduces ever noted as extra
+	plain   []int            // scratch
+	missed  bool             // the learnt step had no place for an all-reduce that is not tiny
+	adopted uint32           // the tag from which on the learnt step is used
+	models  []*layout
+	proof   proof
+	epoch   uint64 // learnt steps dropped
+	budget  int
 }
 
 // An observedReduce is one all-reduce of the history.

@@ -9,11 +9,24 @@ import "github.com/gradproxy/gradproxy/parser/internal/mix"
 func (c *counted) learn(i int) {
 	e := &c.history[i]
 	c.budget = min(c.budget+reduceBudget, reduceBudgetLimit)
-	r, end, at := c.repeat(i)
-	if !r.whole() && c.findExtras(i) {
-		r, end, at = c.repeat(i)
+	c.findExtras(i)
+	all := c.repeating(i)
+	at := func(p int) int { return all[p] }
+	if all == nil {
+		at = func(p int) int { return p }
 	}
-	if c.inFirstStep(i) || r.period == 0 || c.learnt != nil && !c.explains(at(end-r.span), i, r.period) {
+	end := i
+	if all != nil {
+		end = len(all) - 1
+	}
+	r := findRepeat(end, func(yield func(int) bool) {
+		for p := end - 1; p >= 0; p-- {
+			if c.history[at(p)].first == e.first && !yield(p) {
+				return
+			}
+		}
+	}, func(a, b int) bool { return c.same(at(a), at(b)) }, &c.budget)
+	if r.period == 0 || c.learnt != nil && !c.explains(at(end-r.span), i, r.period) {
 		return
 	}
 	if r.whole() {
@@ -26,22 +39,6 @@ func (c *counted) learn(i int) {
 		expect := c.history[before].lengths
 		e.expect, e.key, e.asides = &expect, c.stepKey(&expect, c.ordinal(end-r.period, r.phase(), at)), true
 	}
-}
-
-// repeat returns the sequence that the all-reduces up to i repeat, where those that are extra are left out: at returns the index of the p-th of the others, and i is
-// the one at end.
-func (c *counted) repeat(i int) (r repeat, end int, at func(p int) int) {
-	end, at = i, func(p int) int { return p }
-	if all := c.repeating(i); all != nil {
-		end, at = len(all)-1, func(p int) int { return all[p] }
-	}
-	return findRepeat(end, func(yield func(int) bool) {
-		for p := end - 1; p >= 0; p-- {
-			if c.history[at(p)].first == c.history[i].first && !yield(p) {
-				return
-			}
-		}
-	}, func(a, b int) bool { return c.same(at(a), at(b)) }, &c.budget), end, at
 }
 
 // explains reports whether a repetition of the all-reduces from first on, which goes on with all-reduce i, explains one for which the learnt step had no
@@ -86,7 +83,7 @@ func (c *counted) stepKey(l *lengths, ordinal int) uint64 {
 
 // adopt makes the learnt step of the period all-reduces before the one at end, which has the place phase in its step.
 func (c *counted) adopt(end, period, phase int, at func(int) int) {
-	learnt := &step{reduces: make([]expectedReduce, period), next: phase, others: c.othersBetween}
+	learnt := &step{reduces: make([]expectedReduce, period), next: phase}
 	for q := range period {
 		p := end - period + (q-phase+period)%period // in the newest step seen
 		newest, before := &c.history[at(p)], &c.history[at(p-period)]
@@ -109,22 +106,10 @@ func (c *counted) adopt(end, period, phase int, at func(int) int) {
 	c.learnt, c.adopted, c.missed = learnt, c.history[at(end)].tag, false
 }
 
-// othersBetween returns how many collectives between two tags are known to be no all-reduces of the learnt step. Its own all-reduces have a place.
-func (c *counted) othersBetween(from, to uint32) uint32 {
-	n := len(c.conn.others.between(from, to))
-	for i := len(c.history) - 1; i >= 0 && c.history[i].tag > from; i-- {
-		if e := &c.history[i]; e.tag < to && e.place < 0 {
-			n++
-		}
-	}
-	return uint32(n)
-}
-
 // placeInStep finds the place of all-reduce i in the learnt step.
 func (c *counted) placeInStep(i int) {
 	e := &c.history[i]
 	fits := func(it *expectedReduce) bool { return it.lengths.at(0) == e.first }
-	c.learnt.inOrder = c.conn.others.weights
 	q, ok, sure := c.learnt.find(e.tag, fits)
 	if !ok {
 		c.missed = c.missed || e.first >= crumb

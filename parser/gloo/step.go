@@ -13,10 +13,6 @@ type step struct {
 	hits    int    // all-reduces in a row that were as expected
 	longest int    // the greatest number of hits so far
 	rounded bool   // the step does not begin again before its last all-reduce has come
-
-	inOrder bool // all-reduces hardly overtake each other, and other collectives come between them now and then
-	// others returns how many collectives between two tags are known to be no all-reduces of the step; nil: none are.
-	others func(from, to uint32) uint32
 }
 
 // lookahead is how many all-reduces of a step may be overtaken.
@@ -75,10 +71,9 @@ func (s *step) find(tag uint32, fits func(*expectedReduce) bool) (q int, ok, sur
 }
 
 // place finds the all-reduce of the step to which this tag belongs, if one fits, and expects its successor next. Among
-// several that fit it is sure only of one whose tag is due, and of the first if no other can have come before it.
+// several that fit it is sure only of one whose tag is due.
 func (s *step) place(tag uint32, fits func(*expectedReduce) bool) (q int, ok, sure bool) {
 	best, alike := -1, 0
-	follows := s.follows(tag)
 	for ahead := range min(lookahead+1, len(s.reduces)) {
 		if s.rounded && s.next+ahead >= len(s.reduces) && ahead > 0 {
 			break
@@ -88,7 +83,7 @@ func (s *step) place(tag uint32, fits func(*expectedReduce) bool) (q int, ok, su
 			continue
 		}
 		alike++
-		if follows || s.due(q, tag) && (ahead == 0 || !s.inOrder) {
+		if s.due(q, tag) {
 			best, alike = q, 1
 			break
 		}
@@ -164,18 +159,12 @@ func (s *step) put(q int, tag uint32) {
 	it.rounds++
 }
 
-// follows reports whether no all-reduce can have a tag between the one placed last and this one.
-func (s *step) follows(tag uint32) bool {
-	return s.last >= 0 && s.others != nil && tag-s.tag == s.others(s.tag, tag)+1
-}
-
 // due reports whether the distance between this tag and the tag placed last is the distance that all-reduce q had the
-// time before, with as many other collectives between.
+// time before.
 func (s *step) due(q int, tag uint32) bool {
 	if s.last < 0 {
 		return false
 	}
 	it, last := &s.reduces[q], &s.reduces[s.last]
-	return it.rounds >= 1 && last.rounds >= 2 && q != s.last && tag-s.tag == it.tag-last.before &&
-		(s.others == nil || s.others(s.tag, tag) == s.others(last.before, it.tag))
+	return it.rounds >= 1 && last.rounds >= 2 && q != s.last && tag-s.tag == it.tag-last.before
 }
