@@ -291,20 +291,20 @@ INLINE struct group *begin(struct process *p, struct group *g, const struct fres
 
 // show writes a call of a process that has one group, g, where the reader finds it without a question. It reports whether it could: another call may be on its
 // way to the same place.
-INLINE int show(struct process *p, struct group *g, __u32 tag, __u64 changes, struct call *c)
+INLINE int show(struct process *p, struct group *g, struct call_key *key, __u64 changes, struct call *c)
 {
 	struct recent *all = recent_calls();
 	if (!all || p->alone != changes)
 		return 0;
 	// The calls of a process lie side by side. Those of processes with neighbouring places lie far apart.
-	struct recent_call *r = &all->calls[((p->place * 2654435761U >> 20) + tag) & (RECENT - 1)];
+	struct recent_call *r = &all->calls[((p->place * 2654435761U >> 20) + key->tag) & (RECENT - 1)];
 	__u64 version = r->version;
 	if (version & 1 || __sync_val_compare_and_swap(&r->version, version, version + 1) != version)
 		return 0;
 	r->changes = changes;
 	r->epoch = p->epoch;
-	r->generation = g->generation;
-	r->tag = tag;
+	r->generation = key->generation;
+	r->tag = key->tag;
 	r->size = g->size;
 	r->members[0] = g->members[0];
 	r->members[1] = g->members[1];
@@ -318,19 +318,20 @@ INLINE void note(struct process *p, __u64 object, struct call *c)
 	__u32 tag = 0;
 	if (bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter)))
 		return; // a tag that was given and has no call is unknown
+	__u64 changes = changes_of(p); // before the group is read: a change since then makes the call unknown
 	struct group *g = place_of(p, object);
 	if (!g) {
 		struct fresh f = {.object = object, .first = tag};
 		f.members[0] = read64(object + MEMBERS_ONE);
 		f.members[1] = read64(object + MEMBERS_TWO);
 		g = begin(p, 0, &f);
+		changes = changes_of(p);
 	}
 	if (!g || !(g = anywhere(p, g)))
 		return;
 	struct call_key key = {.epoch = p->epoch, .generation = g->generation, .tag = tag};
-	__u64 changes = changes_of(p); // comes before all that the call's place among the recent ones depends on
 	if (!bpf_map_update_elem(&calls, &key, c, BPF_NOEXIST)) {
-		if (show(p, g, tag, changes, c))
+		if (show(p, g, &key, changes, c))
 			return;
 	} else { // another thread calls too, or the last call has failed: which call gets the tag is not known
 		__builtin_memset(c, 0, sizeof(*c));

@@ -36,6 +36,7 @@ type Process struct {
 	sight
 	proved atomic.Bool
 	ended  atomic.Pointer[string]
+	late   atomic.Uint64 // the line's timeouts before the newest answer about the process's calls
 }
 
 // Pid returns the number of the prober's process.
@@ -139,13 +140,14 @@ func (p *Process) Name() string { return p.name }
 func (p *Process) Identity() uint64 { return p.identity }
 
 // Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in each
-// layout. It appends nothing once the proof has ended, or if the answer is late, which answered tells. Nothing is asked for calls that are among the newest ones, which
-// are not read either while an answer is late: nobody would notice that the process has ended.
+// layout. It appends nothing once the proof has ended, or if the answer is late, which answered tells. Nothing is asked for calls that are among the newest ones. These
+// are not read while an answer is late, nor before the next answer about this process: the late one was dropped, and may have said that the proof has ended.
 func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answered bool) {
 	if p.ended.Load() != nil {
 		return dst, true
 	}
-	if recent := p.client.recent.Load(); recent != nil && p.client.quick.ready() == nil {
+	late := p.client.quick.timeouts.Load()
+	if recent := p.client.recent.Load(); recent != nil && p.client.quick.ready() == nil && p.late.Load() == late {
 		if calls, known := recent.Calls(dst, p.place, tag); known {
 			return calls, true
 		}
@@ -161,6 +163,7 @@ func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answe
 		p.End(err.Error())
 		return dst, true
 	}
+	p.late.Store(late)
 	return calls, true
 }
 

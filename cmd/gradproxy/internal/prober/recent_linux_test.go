@@ -106,3 +106,30 @@ func TestMemoryThatCannotBeMapped(t *testing.T) {
 		t.Errorf("answered %v, calls %+v", answered, calls)
 	}
 }
+
+// A proof that the prober has ended while its answer was late stays ended.
+func TestProofEndedByALateAnswer(t *testing.T) {
+	conn, _ := connected(t)
+	rank := &process{pid: 7, many: 3}
+	h := &host{apps: map[netip.AddrPort]*process{conn.RemoteAddr().(*net.TCPAddr).AddrPort(): rank}, memory: recentOf(t, rank)}
+	c, _ := clientOf(t, h)
+	if err := c.Load(); err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := c.Find(conn, netip.AddrPort{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank.ended.Store("this release is not known") // as Process.Calls does for tag 10
+	c.quick.within = time.Nanosecond
+	if _, answered := p.Calls(nil, 10); answered {
+		t.Fatal("the answer came in time")
+	}
+	for c.quick.ready() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	c.quick.within = time.Second
+	if calls, _ := p.Calls(nil, 9); len(calls) > 0 {
+		t.Errorf("the proof has ended, and tag 9 has %d calls", len(calls))
+	}
+}

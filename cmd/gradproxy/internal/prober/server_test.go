@@ -24,8 +24,8 @@ type host struct {
 type process struct {
 	pid   int
 	dead  atomic.Bool
-	ended string
-	many  int // calls
+	ended atomic.Value // a string; none: it has not
+	many  int          // calls
 }
 
 // gone is a process that has ended.
@@ -39,7 +39,10 @@ func (p *process) Pid() int           { return p.pid }
 func (p *process) Identity() uint64   { return 1<<63 + uint64(p.pid) }
 func (p *process) Place() probe.Place { return probe.Place{Epoch: 1000 + uint32(p.pid)} }
 func (p *process) Name() string       { return fmt.Sprint("rank", p.pid) }
-func (p *process) Ended() string      { return p.ended }
+func (p *process) Ended() string {
+	reason, _ := p.ended.Load().(string)
+	return reason
+}
 
 func (p *process) Calls(dst []probe.Call, tag uint32) []probe.Call {
 	for i := range p.many {
@@ -137,7 +140,8 @@ func TestAnswers(t *testing.T) {
 	if _, err = say(t, s, &request{op: opCalls, process: id}, nil); !errors.Is(err, errEnded) {
 		t.Errorf("too many calls: %v", err)
 	}
-	rank.many, rank.ended = 1, "the map is gone"
+	rank.many = 1
+	rank.ended.Store("the map is gone")
 	if _, err = say(t, s, &request{op: opCalls, process: id}, nil); !errors.Is(err, errEnded) || err.Error() != "the map is gone" {
 		t.Errorf("a proof that has ended: %v", err)
 	}
