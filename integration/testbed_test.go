@@ -164,7 +164,7 @@ func runProbedJob(t *testing.T, ctx context.Context, w *testbed.WAN, ps testbed.
 	defer cancel()
 	seen.Go(func() {
 		for ctx.Err() == nil {
-			if n, err := ps.Count(ctx, "gradproxy_probe_processes"); err == nil && int(n) == job.Ranks {
+			if n, err := ps.Count(ctx, "gradproxy_probe_processes"); err == nil && int(n) >= job.Ranks {
 				if err := os.WriteFile(begin, nil, 0o600); err != nil {
 					t.Error(err)
 				}
@@ -175,7 +175,8 @@ func runProbedJob(t *testing.T, ctx context.Context, w *testbed.WAN, ps testbed.
 	})
 	results, err := w.Run(ctx, job)
 	if err != nil {
-		t.Fatal(err)
+		n, metrics := ps.Count(deadline(t, time.Minute), "gradproxy_probe_processes")
+		t.Fatalf("%v; %.0f of %d ranks are probed (%v)", err, n, job.Ranks, metrics)
 	}
 	return results
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +76,9 @@ func TestUsersWord(t *testing.T) {
 			t.Errorf("%+v: want weights that are exact, and found, after gradients that lost something", row)
 		}
 		return
+	}
+	if _, err := os.Stat(filepath.Dir(*wordFile)); err != nil {
+		t.Fatalf("-word: %v: name a file in a folder that is there; %s is meant from the folder integration", err, *wordFile)
 	}
 	proved := map[string]map[string]testbed.Checks{}
 	for _, j := range wordJobs() {

@@ -520,7 +520,7 @@ func TestGuardOfRows(t *testing.T) {
 		return TensorInfo{}
 	}
 	v := make([]float32, len(ids)*l.width)
-	settled, again := 0, 0 // values that left nothing owed, and values after them that did
+	settled, again := 0, 0 // values that left no residual, and values after them that did
 	for value := 0; value < 400 && again < 5; value++ {
 		for i := range v {
 			v[i] = float32(0.3 + r.NormFloat64()) // a gradient that keeps its direction
@@ -528,14 +528,14 @@ func TestGuardOfRows(t *testing.T) {
 		rows := make([]byte, 4*len(v))
 		tensor.FromFloat32(rows, v, tensor.Float32)
 		l.step(client, server, ids, rows)
-		owed := 0.0
+		left := 0.0
 		for _, row := range l.residuals(p.near) {
 			for _, x := range row {
-				owed = max(owed, math.Abs(float64(x)))
+				left = max(left, math.Abs(float64(x)))
 			}
 		}
 		switch {
-		case value > 20 && owed < 1e-5:
+		case value > 20 && left < 1e-5:
 			settled++
 		case settled > 0:
 			again++
@@ -543,7 +543,7 @@ func TestGuardOfRows(t *testing.T) {
 	}
 	l.conserved(p.near)
 	if settled != 16 || again != 5 {
-		t.Errorf("%d values left nothing owed, and %d after them did; want 16 and 5", settled, again)
+		t.Errorf("%d values left no residual, and %d after them did; want 16 and 5", settled, again)
 	}
 	if got := line(); got.Guarded != 16 {
 		t.Errorf("the table says %+v", got)

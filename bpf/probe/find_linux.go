@@ -104,7 +104,8 @@ func (p *Probes) follow(pid int) (*Process, error) {
 	return process, nil
 }
 
-// freePlace returns the first place that no process has. There are as many as processes at most. p.mu is held.
+// freePlace returns the first place that no process has. There are as many places as entries in the programs' map. With all taken it returns one too many, and that map takes
+// no further process. p.mu is held.
 func (p *Probes) freePlace() uint32 {
 	var taken [len(probeRecent{}.Changes) + 1]bool
 	for _, process := range p.processes {

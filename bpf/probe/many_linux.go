@@ -15,7 +15,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// NeedsSysAdmin reports whether the kernel asks for CAP_SYS_ADMIN where programs are attached: without links of many uprobes it may.
+// NeedsSysAdmin reports whether the kernel may ask for CAP_SYS_ADMIN when programs are attached: without links of many uprobes it may.
 func NeedsSysAdmin() bool { return !manyAtOnce() }
 
 // manyAtOnce reports whether the kernel has links of many uprobes, as from Linux 6.6 on; vendors' kernels may lack them. Such a link takes CAP_BPF and CAP_PERFMON, where a

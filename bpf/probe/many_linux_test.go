@@ -35,7 +35,7 @@ func TestLinksOfManyUprobesAreTried(t *testing.T) {
 	}
 }
 
-// This kernel, which is no vendor's, has them from Linux 6.6 on.
+// A kernel that is no vendor's has them from Linux 6.6 on, and a later kernel's parts may be in an earlier one.
 func TestLinksOfManyUprobes(t *testing.T) {
 	require.Root(t)
 	version, err := features.LinuxVersionCode()

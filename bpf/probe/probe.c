@@ -157,7 +157,7 @@ INLINE struct recent *recent_calls(void)
 	return bpf_map_lookup_elem(&recent, &only);
 }
 
-// Both are full barriers, on each processor: the kernel gives atomic instructions that order to programs which use their value.
+// changes_of and change are full barriers, on each processor: the kernel gives atomic instructions that order to programs which use their value.
 INLINE __u64 changes_of(struct process *p)
 {
 	struct recent *r = recent_calls();
@@ -171,7 +171,7 @@ INLINE __u64 change(struct process *p)
 	return before;
 }
 
-// changed follows a change of the process's groups.
+// changed counts a change of the process's groups, and notes whether one group is left.
 INLINE void changed(struct process *p)
 {
 	__u64 changes = change(p) + 1;
@@ -186,7 +186,7 @@ INLINE void changed(struct process *p)
 		p->alone = changes;
 }
 
-// doubt has no recent call of the process told any more.
+// doubt makes the reader ask for every call of the process so far.
 INLINE void doubt(struct process *p)
 {
 	__u64 changes = change(p);

@@ -61,9 +61,12 @@ func explain(err error) error {
 		if missing := Permitted(); missing != nil {
 			return fmt.Errorf("%w: %w", missing, err)
 		}
-		return fmt.Errorf("probe: the kernel refuses uprobes here, as in a user namespace, under a container's seccomp profile, or without CAP_SYS_ADMIN on a kernel without links of many uprobes (before Linux 6.6): run gradproxy outside of it: %w", err)
+		if NeedsSysAdmin() {
+			return fmt.Errorf("probe: this kernel has no links of many uprobes and may ask for CAP_SYS_ADMIN: give gradproxy that too, and run it in no user namespace: %w", err)
+		}
+		return fmt.Errorf("probe: the kernel refuses uprobes here, as in a user namespace or under a container's seccomp profile: run gradproxy outside of the container: %w", err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EINVAL):
-		return fmt.Errorf("probe: this kernel lacks needed features: boot one with CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS, Linux 5.15 or later: %w", err)
+		return fmt.Errorf("probe: this kernel may lack needed features: boot one with CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS, Linux 5.15 or later: %w", err)
 	}
 	return fmt.Errorf("probe: %w", err)
 }

@@ -17,8 +17,8 @@ func blocks(h *History, n int, ratio, speed float64) {
 	}
 }
 
-// paid counts of how many values in a row the history says that they should be coded.
-func paid(h *History, m Measured, values int) (n int) {
+// gained counts the values in a row of which the history says that they should be coded.
+func gained(h *History, m Measured, values int) (n int) {
 	for range values {
 		if h.Gains(one, m) {
 			n++
@@ -30,7 +30,7 @@ func paid(h *History, m Measured, values int) (n int) {
 func TestATensorThatShrinksIsCoded(t *testing.T) {
 	var h History
 	blocks(&h, 10, 1.5, 1e9)
-	if n := paid(&h, Measured{Rate: 100e6, Cores: 1}, 100); n != 100 {
+	if n := gained(&h, Measured{Rate: 100e6, Cores: 1}, 100); n != 100 {
 		t.Errorf("%d of 100 values are coded", n)
 	}
 }
@@ -39,11 +39,11 @@ func TestATensorThatShrinksIsCoded(t *testing.T) {
 func TestATensorThatDoesNotShrinkIsTriedNowAndThen(t *testing.T) {
 	var h History
 	blocks(&h, 10, 1, 1e9)
-	if n := paid(&h, Measured{Cores: 1}, 1000); n < 5 || n > 20 {
+	if n := gained(&h, Measured{Cores: 1}, 1000); n < 5 || n > 20 {
 		t.Errorf("%d of 1000 values are coded", n)
 	}
 	blocks(&h, 50, 1.5, 1e9)
-	if n := paid(&h, Measured{Cores: 1}, 100); n != 100 {
+	if n := gained(&h, Measured{Cores: 1}, 100); n != 100 {
 		t.Errorf("after it began to shrink %d of 100 values are coded", n)
 	}
 }
@@ -52,10 +52,10 @@ func TestATensorThatDoesNotShrinkIsTriedNowAndThen(t *testing.T) {
 func TestFastPathIsNotSlowedDown(t *testing.T) {
 	var h History
 	blocks(&h, 10, 1.5, 1e9)
-	if n := paid(&h, Measured{Rate: 2e9, Cores: 1}, 1000); n > 20 {
+	if n := gained(&h, Measured{Rate: 2e9, Cores: 1}, 1000); n > 20 {
 		t.Errorf("%d of 1000 values are coded though the path is faster", n)
 	}
-	if n := paid(&h, Measured{Rate: 2e9, Cores: 4}, 100); n != 100 {
+	if n := gained(&h, Measured{Rate: 2e9, Cores: 4}, 100); n != 100 {
 		t.Errorf("%d of 100 values are coded by four cores", n)
 	}
 }
@@ -65,7 +65,7 @@ func TestAStallIsNotTheCodecs(t *testing.T) {
 	var h History
 	blocks(&h, 1, 1.5, 1e9)
 	blocks(&h, 20, 1.5, 10e6)
-	if n := paid(&h, Measured{Rate: 100e6, Cores: 1}, 100); n != 100 {
+	if n := gained(&h, Measured{Rate: 100e6, Cores: 1}, 100); n != 100 {
 		t.Errorf("%d of 100 values are coded", n)
 	}
 }
@@ -75,12 +75,12 @@ func TestEachCodecHasItsOwnGain(t *testing.T) {
 	var h History
 	blocks(&h, 10, 1, 1e9)
 	h.Saw("two", 1000, 500, time.Microsecond)
-	if n := paid(&h, Measured{Cores: 1}, 1000); n > 20 {
-		t.Errorf("%d of 1000 values are coded, though another codec pays", n)
+	if n := gained(&h, Measured{Cores: 1}, 1000); n > 20 {
+		t.Errorf("%d of 1000 values are coded, though another codec gains", n)
 	}
 	for range 100 {
 		if !h.Gains("two", Measured{Cores: 1}) || !h.Gains("three", Measured{Cores: 1}) {
-			t.Fatal("a codec that pays, or was never tried, is not used")
+			t.Fatal("a codec that gains, or was never tried, is not used")
 		}
 	}
 	if h.Takes("two", 1e6) != time.Millisecond || h.Takes("three", 1) < time.Minute {

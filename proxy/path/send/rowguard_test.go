@@ -115,19 +115,19 @@ func (e *embedding) add(sums map[uint64][]float64, ids residual.IDs, values []fl
 	}
 }
 
-// conserved checks that what was delivered and what is owed add up to what was sent.
+// conserved checks that the values that were delivered and the residuals add up to the values that were sent.
 func (e *embedding) conserved() {
 	e.t.Helper()
 	for id, sent := range e.sent {
-		owed := make([]float32, e.width)
+		left := make([]float32, e.width)
 		ids := residual.IDs{Bytes: binary.LittleEndian.AppendUint64(nil, id), Width: 8}
-		e.past.Take(ids, owed)
+		e.past.Take(ids, left)
 		for j, x := range sent {
-			if d := x - e.got[id][j] - float64(owed[j]); math.Abs(d) > 1e-4*float64(len(e.exact)) {
-				e.t.Fatalf("row %d, element %d: %g was sent, %g delivered, %g is owed", id, j, x, e.got[id][j], owed[j])
+			if d := x - e.got[id][j] - float64(left[j]); math.Abs(d) > 1e-4*float64(len(e.exact)) {
+				e.t.Fatalf("row %d, element %d: %g was sent, %g delivered, %g is the residual", id, j, x, e.got[id][j], left[j])
 			}
 		}
-		e.past.Give(ids, owed)
+		e.past.Give(ids, left)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestGuardLetsEmbeddingsPass(t *testing.T) {
 	}
 }
 
-// A codec that sends too little of what is owed trips the guard: values travel exactly with the residuals of their rows, and lossily
+// A codec that leaves too large residuals trips the guard: values travel exactly with the residuals of their rows, and lossily
 // again after 16 of them; as receivers are then behind once more, twice as long.
 func TestGuardOfRows(t *testing.T) {
 	e := newEmbedding(t, "topk(k=0.001)")

@@ -34,9 +34,9 @@ type Client struct {
 type Process struct {
 	client *Client
 	sight
-	proved atomic.Bool
-	ended  atomic.Pointer[string]
-	late   atomic.Uint64 // the line's timeouts before the newest answer about the process's calls
+	proved   atomic.Bool
+	ended    atomic.Pointer[string]
+	timeouts atomic.Uint64 // of the line before the newest answer about the process's calls
 }
 
 // Pid returns the number of the prober's process.
@@ -146,8 +146,8 @@ func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answe
 	if p.ended.Load() != nil {
 		return dst, true
 	}
-	late := p.client.quick.timeouts.Load()
-	if recent := p.client.recent.Load(); recent != nil && p.client.quick.ready() == nil && p.late.Load() == late {
+	timeouts := p.client.quick.timeouts.Load()
+	if recent := p.client.recent.Load(); recent != nil && p.client.quick.ready() == nil && p.timeouts.Load() == timeouts {
 		if calls, known := recent.Calls(dst, p.place, tag); known {
 			return calls, true
 		}
@@ -163,7 +163,7 @@ func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answe
 		p.End(err.Error())
 		return dst, true
 	}
-	p.late.Store(late)
+	p.timeouts.Store(timeouts)
 	return calls, true
 }
 
@@ -204,7 +204,7 @@ func (c *Client) ask(l *line, r *request, own syscall.Conn) ([]byte, error) {
 	return c.answerBy(func() ([]byte, error) { return l.ask(r.encode(), own) }, own)
 }
 
-// answerBy is ask, by a function that asks.
+// answerBy is ask for a question that the function ask puts.
 func (c *Client) answerBy(ask func() ([]byte, error), own syscall.Conn) ([]byte, error) {
 	c.mu.Lock()
 	ended := c.ended

@@ -79,7 +79,7 @@ func recentIn(control []byte) (recent *probe.Recent, err error) {
 	return recent, nil
 }
 
-// exchange asks, and has take read the control message that comes with the answer.
+// exchange sends a datagram, with a connection's descriptor unless that is nil, calls take with the control message of the answer, and returns a copy of the answer.
 func (l *line) exchange(datagram []byte, own syscall.Conn, take func(control []byte) error) (answer []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -45,7 +45,7 @@ func TestRecentCallsAreNotAsked(t *testing.T) {
 	conn, _ := connected(t)
 	second, _ := connected(t)
 	app := func(c net.Conn) netip.AddrPort { return c.RemoteAddr().(*net.TCPAddr).AddrPort() }
-	rank := &process{pid: 7, many: 3}
+	rank := &process{pid: 7, many: 3, held: make(chan struct{})}
 	h := &host{apps: map[netip.AddrPort]*process{app(conn): rank, app(second): {pid: 7, many: 3}}, memory: recentOf(t, rank)}
 	c, _ := clientOf(t, h)
 	before := descriptorsOpen(t)
@@ -120,15 +120,14 @@ func TestProofEndedByALateAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rank.ended.Store("this release is not known") // as Process.Calls does for tag 10
-	c.quick.within = time.Nanosecond
+	c.quick.within = 50 * time.Millisecond
 	if _, answered := p.Calls(nil, 10); answered {
 		t.Fatal("the answer came in time")
 	}
-	for c.quick.ready() != nil {
-		time.Sleep(time.Millisecond)
-	}
-	c.quick.within = time.Second
+	rank.ended.Store("this release is not known")
+	close(rank.held)
+	awaitDrop(t, c.quick)
+	c.quick.within = 10 * time.Second
 	if calls, _ := p.Calls(nil, 9); len(calls) > 0 {
 		t.Errorf("the proof has ended, and tag 9 has %d calls", len(calls))
 	}

@@ -24,8 +24,9 @@ type host struct {
 type process struct {
 	pid   int
 	dead  atomic.Bool
-	ended atomic.Value // a string; none: it has not
-	many  int          // calls
+	ended atomic.Value  // a string; none: it has not
+	many  int           // calls
+	held  chan struct{} // answers about calls wait until it is closed; nil: they do not
 }
 
 // gone is a process that has ended.
@@ -45,6 +46,9 @@ func (p *process) Ended() string {
 }
 
 func (p *process) Calls(dst []probe.Call, tag uint32) []probe.Call {
+	if p.held != nil {
+		<-p.held
+	}
 	for i := range p.many {
 		dst = append(dst, probe.Call{Source: uint64(i), Bucket: true, Elements: uint64(tag), Type: 6, Op: 1, Ranks: 3, Storage: 1 << 40, Freed: 5, Member: probe.Member{Rank: 2, Ranks: 4}})
 	}

@@ -159,7 +159,7 @@ func (p *probed) begin(permitted error) {
 }
 
 // errLossless is why nothing is probed for rules that have come later.
-var errLossless = errors.New("no rule could lose anything when this process started, so that it brought no process that probes: restart it")
+var errLossless = errors.New("when this process started no rule could lose anything, so it started no process that probes: restart it")
 
 // errUnloaded is the error of processes that are not seen for the reason that open has logged.
 var errUnloaded = errors.New("the programs that see collectives are not loaded")
