@@ -45,7 +45,7 @@ func TestRecentCallsAreNotAsked(t *testing.T) {
 	conn, _ := connected(t)
 	second, _ := connected(t)
 	app := func(c net.Conn) netip.AddrPort { return c.RemoteAddr().(*net.TCPAddr).AddrPort() }
-	rank := &process{pid: 7, many: 3, held: make(chan struct{})}
+	rank := &process{pid: 7, many: 3}
 	h := &host{apps: map[netip.AddrPort]*process{app(conn): rank, app(second): {pid: 7, many: 3}}, memory: recentOf(t, rank)}
 	c, _ := clientOf(t, h)
 	before := descriptorsOpen(t)
@@ -110,7 +110,7 @@ func TestMemoryThatCannotBeMapped(t *testing.T) {
 // A proof that the prober has ended while its answer was late stays ended.
 func TestProofEndedByALateAnswer(t *testing.T) {
 	conn, _ := connected(t)
-	rank := &process{pid: 7, many: 3}
+	rank := &process{pid: 7, many: 3, held: make(chan struct{})}
 	h := &host{apps: map[netip.AddrPort]*process{conn.RemoteAddr().(*net.TCPAddr).AddrPort(): rank}, memory: recentOf(t, rank)}
 	c, _ := clientOf(t, h)
 	if err := c.Load(); err != nil {
