@@ -14,7 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// What the kernel says to a try counts, whatever its version. The version counts for a process that may not try.
+// The kernel's answer to a try counts, whatever its version. The version counts for a process that may not try.
 func TestLinksOfManyUprobesAreTried(t *testing.T) {
 	for _, x := range []struct {
 		err     error

@@ -34,7 +34,7 @@ func TestKernelWithoutUprobesIsKnown(t *testing.T) {
 	}
 }
 
-// What a kernel that is too old says has a remedy.
+// The error of a kernel that is too old names a remedy.
 func TestOldKernel(t *testing.T) {
 	for _, err := range []error{ebpf.ErrNotSupported, syscall.ENOSYS, syscall.EINVAL} {
 		if got := explain(fmt.Errorf("load program: %w", err)); !errors.Is(got, err) || !strings.Contains(got.Error(), "Linux 5.15") {

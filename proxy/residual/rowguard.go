@@ -23,7 +23,8 @@ type RowSample struct {
 	before   []float32
 }
 
-// SampleRows samples the rows of a block that have a residual: at even distances, and some of the first elements of each. residual is the block's.
+// SampleRows samples the rows of a block that have a residual: at most 64 rows, and the first 16 elements of each. It looks at every row of a
+// block with fewer than 128 rows until it has 64, and at rows in even distances of a larger one. residual is the block's.
 func (m *Rows) SampleRows(residual []float32) *RowSample {
 	s := &RowSample{width: m.width, n: min(m.width, rowMeasured), rows: make([]int, 0, rowsMeasured)}
 	s.before = make([]float32, 0, rowsMeasured*s.n)

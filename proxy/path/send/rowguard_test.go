@@ -81,7 +81,7 @@ func (e *embedding) step(scale float32) {
 	e.add(e.got, ids, values)
 }
 
-// carry encodes a block and returns what the receiver makes of it.
+// carry encodes a block and returns the values that the receiver decodes.
 func (e *embedding) carry(x *block) []byte {
 	e.t.Helper()
 	enc, err := feedback.New(e.codec, tensor.Float32, len(x.residual))
