@@ -54,6 +54,14 @@ func supported(sys string) error {
 	return nil
 }
 
+// inUserNamespace reports whether this process is in a user namespace other than the first, whose number is fixed (PROC_USER_INIT_INO of the kernel's
+// include/linux/proc_ns.h).
+func inUserNamespace() bool {
+	const first = 0xEFFFFFFD
+	var s unix.Stat_t
+	return unix.Stat("/proc/self/ns/user", &s) == nil && s.Ino != first
+}
+
 // explain adds a remedy to an error of the system.
 func explain(err error) error {
 	switch {
@@ -61,10 +69,13 @@ func explain(err error) error {
 		if missing := Permitted(); missing != nil {
 			return fmt.Errorf("%w: %w", missing, err)
 		}
-		if NeedsSysAdmin() {
-			return fmt.Errorf("probe: this kernel has no links of many uprobes and may ask for CAP_SYS_ADMIN: give gradproxy that too, and run it in no user namespace: %w", err)
+		if inUserNamespace() {
+			return fmt.Errorf("probe: the kernel refuses uprobes in a user namespace: run gradproxy outside of it: %w", err)
 		}
-		return fmt.Errorf("probe: the kernel refuses uprobes here, as in a user namespace or under a container's seccomp profile: run gradproxy outside of the container: %w", err)
+		if NeedsSysAdmin() {
+			return fmt.Errorf("probe: this kernel has no links of many uprobes and may ask for CAP_SYS_ADMIN: give gradproxy that too: %w", err)
+		}
+		return fmt.Errorf("probe: the kernel refuses uprobes here, as under a container's seccomp profile: run gradproxy outside of the container: %w", err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EINVAL):
 		return fmt.Errorf("probe: this kernel may lack needed features: boot one with CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS, Linux 5.15 or later: %w", err)
 	}

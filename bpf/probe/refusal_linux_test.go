@@ -68,7 +68,7 @@ func TestRefusalsHaveAReason(t *testing.T) {
 	}{
 		{"CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE are missing: run gradproxy as root", []string{"setpriv", "--inh-caps=-all", "--bounding-set=-all"}},
 		{"CAP_PERFMON, CAP_SYS_PTRACE are missing: run gradproxy as root", []string{"setpriv", "--inh-caps=-all,+bpf", "--bounding-set=-all,+bpf"}},
-		{"the kernel refuses uprobes here, as in a user namespace", []string{"unshare", "--user", "--map-root-user"}},
+		{"the kernel refuses uprobes in a user namespace: run gradproxy outside of it", []string{"unshare", "--user", "--map-root-user"}},
 	} {
 		require.Command(t, c.command[0])
 		cmd := exec.Command(c.command[0], slices.Concat(c.command[1:], []string{os.Args[0], "-test.run", "^TestRefusedLoad$"})...)
