@@ -57,9 +57,8 @@ var methodKnots = map[string][]string{
 var stages = []string{"send.go", "read.go", "classify.go", "cut.go", "choose.go", "encode.go", "emit.go"}
 
 // A room's files use each other one way, by the names of package scope and by the methods that they call. A call through an interface is not seen: it counts as a
-// use of the file that declares the interface, and not of the file with the method that runs. Three rooms have such calls of later files by earlier ones:
-// a block's around in proxy/path/send (choose.go, past.go and rows.go learn that the block was encoded), a writer's owner in proxy/cache (its Peer), and
-// the Store that a ledger in proxy/residual asks to make room.
+// use of the file that declares the interface, and not of the file with the method that runs. Two rooms have such calls of later files by earlier ones:
+// a block's around in proxy/path/send (choose.go, past.go and rows.go learn that the block was encoded), and a store's owner in proxy/cache (its Peer).
 func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	for _, system := range []string{"linux", "darwin"} {
 		t.Run(system, func(t *testing.T) {

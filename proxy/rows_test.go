@@ -208,7 +208,7 @@ func (l *sparseRun) residuals(p *Proxy) map[uint64][]float32 {
 			found[id] = slices.Clone(row)
 		}
 	}
-	m.Give(ids, all)
+	p.Residuals().GiveRows(m, ids, all)
 	return found
 }
 

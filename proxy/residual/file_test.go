@@ -115,7 +115,7 @@ func FuzzLoad(f *testing.F) {
 	m := s.Dense("job", tensor.Tensor{Key: 7, DType: tensor.BFloat16, Size: 64}, true)
 	m.residual[3] = 1
 	rows := s.Rows("job", tensor.Tensor{Keys: 8, DType: tensor.Float16}, 3, true)
-	rows.Give(idsOf(5, 6), []float32{1, 2, 3, 4, 5, 6})
+	s.GiveRows(rows, idsOf(5, 6), []float32{1, 2, 3, 4, 5, 6})
 	var file bytes.Buffer
 	if err := s.Save(&file); err != nil {
 		f.Fatal(err)

@@ -11,8 +11,7 @@ type ledger struct {
 	short   bool          // the limit was too little once
 	changes atomic.Uint64 // of residuals that outlive their connection
 
-	makeRoom func(n int64) // forgets others, until n more bytes are within the limit or nothing is left
-	lostRows func(n int)   // counts rows whose residual is lost
+	lostRows func(n int) // counts rows whose residual is lost; may be nil
 }
 
 // now returns the next tick. mu is held.

@@ -9,7 +9,7 @@ import (
 
 // Rows are the memory of one sparse tensor: of the array that its index belongs to (job and key of the index), and not of the
 // set of rows of one message. Rows that are being encoded are taken out of it ([Rows.Take]), and their new residual is given
-// back ([Rows.Give]); so no lock is held over an encoding, and connections that send the same rows at once lose nothing, in
+// back ([Store.GiveRows]); so no lock is held over an encoding, and connections that send the same rows at once lose nothing, in
 // whatever order. ledger.mu guards all fields but the first five.
 type Rows struct {
 	rowsKey
@@ -49,7 +49,7 @@ const none = int32(-1)
 const (
 	// chunkSize is about how many values are allocated at a time.
 	chunkSize = 4 << 10
-	// maxArrays bounds the sparse tensors: makeRoom looks at each of them to find the row that was used least recently.
+	// maxArrays bounds the sparse tensors: Store.fit looks at each of them to find the row that was used least recently.
 	maxArrays = 1 << 10
 )
 
@@ -137,36 +137,14 @@ func (m *Rows) Take(ids IDs, dst []float32) {
 	}
 }
 
-// Give adds src to the residuals of rows; src is of no use then. Residuals of rows for which there is no room are lost.
-func (m *Rows) Give(ids IDs, src []float32) {
-	l := m.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	m.changed()
-	lost := 0
-	for i := range ids.Len() {
-		part := src[i*m.width : (i+1)*m.width]
-		id := ids.At(i)
-		at, ok := m.places[id]
-		if !ok {
-			if !anyLost(part) {
-				continue
-			}
-			l.makeRoom(rowCost(m.width))
-			if m.forgotten || l.bytes+rowCost(m.width) > l.limit {
-				lost++
-				continue
-			}
-			at = m.insert(id)
-			l.bytes += rowCost(m.width)
-		}
-		m.touch(at)
-		for i, x := range m.residual(at) {
-			part[i] += x
-		}
-		copy(m.residual(at), part)
+// add adds part to the residual of the row at that place; part is of no use then. ledger.mu is held.
+func (m *Rows) add(at int32, part []float32) {
+	m.touch(at)
+	residual := m.residual(at)
+	for i, x := range residual {
+		part[i] += x
 	}
-	m.gone(lost)
+	copy(residual, part)
 }
 
 // anyLost reports whether a residual is not zero.

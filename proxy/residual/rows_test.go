@@ -74,7 +74,7 @@ func TestRowsAreBounded(t *testing.T) {
 				values[i*widths[a]+j] = model[m.rowsKey][id]
 			}
 		}
-		m.Give(ids, values)
+		s.GiveRows(m, ids, values)
 		if m.sound(t); s.bytes > limit {
 			t.Fatalf("%d bytes, %d are allvalues", s.bytes, limit)
 		}
@@ -106,13 +106,13 @@ func TestLeastRecentRowsGoFirst(t *testing.T) {
 		return s.Rows("job", tensor.Tensor{Keys: keys, DType: tensor.Float32}, width, false)
 	}
 	a, b := array(1), array(2)
-	a.Give(idsOf(1, 2, 3, 4, 5), values)
-	b.Give(idsOf(1, 2, 3, 4, 5), values)
+	s.GiveRows(a, idsOf(1, 2, 3, 4, 5), values)
+	s.GiveRows(b, idsOf(1, 2, 3, 4, 5), values)
 	dense := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 400}
 	m := s.Dense("job", dense, false)
 	a.Take(idsOf(1, 2), values[:2*width]) // are in use
-	a.Give(idsOf(1, 2), values[:2*width])
-	array(3).Give(idsOf(7, 8, 9, 10, 11), values)
+	s.GiveRows(a, idsOf(1, 2), values[:2*width])
+	s.GiveRows(array(3), idsOf(7, 8, 9, 10, 11), values)
 	if len(a.rows) != 2 || len(b.rows) != 3 || rows != 5 || tensors != 0 || s.Dense("job", dense, false) != m {
 		t.Errorf("%d and %d rows are left, %d rows and %d tensors are lost", len(a.rows), len(b.rows), rows, tensors)
 	}
@@ -126,13 +126,13 @@ func TestLeastRecentRowsGoFirst(t *testing.T) {
 func TestRowsUnderWayTwice(t *testing.T) {
 	s := New(1<<20, Events{})
 	m := s.Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, 2, true)
-	m.Give(idsOf(4, 5), []float32{1, 2, 3, 4})
+	s.GiveRows(m, idsOf(4, 5), []float32{1, 2, 3, 4})
 	a, b, c := make([]float32, 4), make([]float32, 4), make([]float32, 6)
 	m.Take(idsOf(4, 5), a)
 	m.Take(idsOf(5, 6), b)
 	b[0], b[3] = 10, 20
-	m.Give(idsOf(4, 5), a)
-	m.Give(idsOf(5, 6), b)
+	s.GiveRows(m, idsOf(4, 5), a)
+	s.GiveRows(m, idsOf(5, 6), b)
 	m.Take(idsOf(4, 5, 6), c)
 	if want := []float32{1, 2, 13, 4, 0, 20}; !slices.Equal(c, want) {
 		t.Errorf("the residuals are %v, want %v", c, want)
@@ -145,7 +145,7 @@ func TestChangedRowsAreForgotten(t *testing.T) {
 	s := New(1<<20, Events{ForgotRows: func(n int) { lost += n }})
 	x := tensor.Tensor{Keys: 1, DType: tensor.Float32}
 	old := s.Rows("job", x, 2, true)
-	old.Give(idsOf(1, 2), []float32{1, 2, 3, 4})
+	s.GiveRows(old, idsOf(1, 2), []float32{1, 2, 3, 4})
 	for _, c := range []struct {
 		dtype tensor.DType
 		width int
@@ -156,8 +156,8 @@ func TestChangedRowsAreForgotten(t *testing.T) {
 		if m == old || len(m.rows) != 0 || lost != 2 || s.changes.Load() == before {
 			t.Errorf("%v, rows of %d: %d rows have a residual, %d lost", c.dtype, c.width, len(m.rows), lost)
 		}
-		m.Give(idsOf(1, 2), []float32{1, 2})
-		old.Give(idsOf(9), []float32{1, 2})
+		s.GiveRows(m, idsOf(1, 2), []float32{1, 2})
+		s.GiveRows(old, idsOf(9), []float32{1, 2})
 		lost -= 3
 		if lost != 0 {
 			t.Errorf("%d rows more than were lost are counted", lost)

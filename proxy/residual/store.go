@@ -31,7 +31,7 @@ type Events struct {
 // New returns a Store of at most limit bytes.
 func New(limit int64, e Events) *Store {
 	s := &Store{rows: map[rowsKey]*Rows{}, jobs: map[string]*Job{}, forgot: e.Forgot, resumed: e.Resumed}
-	s.limit, s.makeRoom, s.lostRows = limit, s.fit, e.ForgotRows
+	s.limit, s.lostRows = limit, e.ForgotRows
 	return s
 }
 

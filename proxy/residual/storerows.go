@@ -44,3 +44,30 @@ func (s *Store) DropRows(m *Rows) {
 		s.forgetRows(m)
 	}
 }
+
+// GiveRows adds src to the residuals of rows of m; src is of no use then. Residuals of rows for which there is no room are lost.
+func (s *Store) GiveRows(m *Rows, ids IDs, src []float32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.changed()
+	lost := 0
+	for i := range ids.Len() {
+		part := src[i*m.width : (i+1)*m.width]
+		id := ids.At(i)
+		at, ok := m.places[id]
+		if !ok {
+			if !anyLost(part) {
+				continue
+			}
+			s.fit(rowCost(m.width))
+			if m.forgotten || s.bytes+rowCost(m.width) > s.limit {
+				lost++
+				continue
+			}
+			at = m.insert(id)
+			s.bytes += rowCost(m.width)
+		}
+		m.add(at, part)
+	}
+	m.gone(lost)
+}

@@ -23,6 +23,7 @@ type embedding struct {
 	width     int
 	draws     int
 	codec     codecs.Codec
+	store     *residual.Store
 	past      *residual.Rows
 	sent, got map[uint64][]float64
 	exact     []bool // by step: the guard had the value travel exactly
@@ -36,8 +37,9 @@ func newEmbedding(t *testing.T, codec string) *embedding {
 	}
 	const width = 8
 	random := rand.New(rand.NewPCG(5, 6))
+	store := residual.New(1<<30, residual.Events{})
 	return &embedding{t: t, random: random, zipf: rand.NewZipf(random, 1.2, 4, 3000), width: width, draws: 400, codec: c,
-		past: residual.New(1<<30, residual.Events{}).Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false),
+		store: store, past: store.Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false),
 		sent: map[uint64][]float64{}, got: map[uint64][]float64{}}
 }
 
@@ -70,7 +72,7 @@ func (e *embedding) step(scale float32) {
 	due := e.past.Begin(0, e.codec.Traits().ResidualRatio)
 	x := &block{plan: &plan{flush: due.Flush}, decl: frame.Declaration{DType: tensor.Float32}, data: make([]byte, 4*len(values)), residual: make([]float32, len(values))}
 	tensor.FromFloat32(x.data, values, tensor.Float32)
-	rows := &rowBlock{rowPlan: &rowPlan{past: e.past, due: due}, ids: ids}
+	rows := &rowBlock{rowPlan: &rowPlan{past: e.past, due: due}, store: e.store, ids: ids}
 	rows.before(x)
 	delivered := x.data
 	if e.exact = append(e.exact, due.Guarded); !due.Flush {
@@ -127,7 +129,7 @@ func (e *embedding) conserved() {
 				e.t.Fatalf("row %d, element %d: %g was sent, %g delivered, %g is the residual", id, j, x, e.got[id][j], left[j])
 			}
 		}
-		e.past.Give(ids, left)
+		e.store.GiveRows(e.past, ids, left)
 	}
 }
 

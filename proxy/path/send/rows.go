@@ -128,7 +128,7 @@ func (c *rowChooser) attach(b *block) {
 	if b.residual = tensor.View(b.aside[1]); b.residual == nil {
 		b.residual = make([]float32, elements)
 	}
-	b.around = &rowBlock{rowPlan: r, ids: residual.IDs{Bytes: ids, Width: width}}
+	b.around = &rowBlock{rowPlan: r, store: c.conn.Env.Residuals, ids: residual.IDs{Bytes: ids, Width: width}}
 }
 
 // detach gives back the memory of a block's rows, whose residuals then stay as they are.
@@ -142,6 +142,7 @@ func (c *rowChooser) detach(b *block) {
 // A rowBlock takes the residuals of a block's rows from the past while the block is being encoded.
 type rowBlock struct {
 	*rowPlan
+	store  *residual.Store
 	ids    residual.IDs        // pooled
 	sample *residual.RowSample // nil: the guard does not look at the block
 	waits  []coder.Ticket      // for these blocks to have been encoded
@@ -176,5 +177,5 @@ func (r *rowBlock) after(b *block) {
 	if r.sample != nil {
 		r.past.Measured(r.sample, b.data, b.residual)
 	}
-	r.past.Give(r.ids, b.residual)
+	r.store.GiveRows(r.past, r.ids, b.residual)
 }

@@ -65,7 +65,8 @@ func BenchmarkRows(b *testing.B) {
 func benchmarkRows(b *testing.B, width int, guard bool) {
 	r := rand.New(rand.NewPCG(19, 20))
 	n := 16 << 10 / width
-	past := residual.New(1<<30, residual.Events{}).Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
+	store := residual.New(1<<30, residual.Events{})
+	past := store.Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
 	c, err := pathtest.Codec("3lc(s=1.75)")
 	if err != nil {
 		b.Fatal(err)
@@ -87,7 +88,7 @@ func benchmarkRows(b *testing.B, width int, guard bool) {
 		sets = append(sets, residual.IDs{Bytes: ids, Width: 8})
 	}
 	x := &block{plan: &plan{}, data: gradient(r, n*width), residual: make([]float32, n*width)}
-	rows := &rowBlock{rowPlan: &rowPlan{past: past}}
+	rows := &rowBlock{rowPlan: &rowPlan{past: past}, store: store}
 	slot.external.residual = x.residual
 	out := make([]byte, 0, c.MaxEncodedLen(n*width))
 	b.SetBytes(int64(len(x.data)))
