@@ -137,7 +137,34 @@ func (s *source) note(room string, files []string, checked *types.Package, info 
 		}
 		if f, ok := used.(*types.Func); ok && f.Signature().Recv() != nil {
 			methods[by][in] = f.Name()
+			for _, m := range implementations(f, upcalls[room]) {
+				if in := fileOf(m.Pos()); in != by {
+					methods[by][in] = m.Name()
+				}
+			}
 		}
 	}
 	s.names[room], s.methods[room] = names, methods
+}
+
+// implementations returns the methods of its package's types that a call of f, an interface's method, may run; nil for the interface that is named upcall.
+func implementations(f *types.Func, upcall string) (methods []*types.Func) {
+	receiver := f.Signature().Recv().Type()
+	called, ok := receiver.Underlying().(*types.Interface)
+	if named, is := receiver.(*types.Named); !ok || is && named.Obj().Name() == upcall {
+		return nil
+	}
+	scope := f.Pkg().Scope()
+	for _, name := range scope.Names() {
+		declared, ok := scope.Lookup(name).(*types.TypeName)
+		if !ok || types.IsInterface(declared.Type()) {
+			continue
+		}
+		if t := types.NewPointer(declared.Type()); types.Implements(t, called) {
+			if m, _, _ := types.LookupFieldOrMethod(t, false, f.Pkg(), f.Name()); m != nil && m.Pkg() == f.Pkg() {
+				methods = append(methods, m.(*types.Func))
+			}
+		}
+	}
+	return methods
 }

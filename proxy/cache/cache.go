@@ -55,7 +55,7 @@ func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code
 	}
 	p.mu.Lock() // once the peer has the answer, Refs to the new values may come
 	stream := accept()
-	s := newStore(p.config, p, &p.Receiving, stream, epoch)
+	s := newStore(p.config, p, &p.lingering, &p.Receiving, stream, epoch)
 	s.wait(c.ctx, peer)
 	old := p.store
 	p.store = s

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
-	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // A DryRun counts the bytes of values that a Peer would put, without a peer: one that has as much room, and has every value delivered before
@@ -61,11 +60,3 @@ func (d *DryRun) Bytes() int64 {
 	d.stream.bytes = 0
 	return n
 }
-
-// A countedStream is a Stream that counts the bytes that are written to it.
-type countedStream struct{ bytes int64 }
-
-func (s *countedStream) Write(p []byte) (int, error) { s.bytes += int64(len(p)); return len(p), nil }
-func (s *countedStream) ReadChunk() ([]byte, error)  { return nil, ErrLost }
-func (s *countedStream) Close() error                { return nil }
-func (s *countedStream) Reset(tunnel.Code)           {}

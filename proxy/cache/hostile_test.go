@@ -61,7 +61,7 @@ func TestValuesThatAreDeliveredTakeRoom(t *testing.T) {
 			side := newSide(t, 3*size+512) // a slot's copy, and two values
 			declare, block := rawBlock(0, size)
 			f := newFeed(declare, block, block)
-			s := newStore(side.peer.config, side.peer, &side.peer.Receiving, f, 1)
+			s := newStore(side.peer.config, side.peer, &side.peer.lingering, &side.peer.Receiving, f, 1)
 			ended := make(chan error, 1)
 			go func() { ended <- s.run() }()
 			v, err := s.await(frame.ValueRef{Epoch: 1, ID: 1, Size: size}, nil)

@@ -67,7 +67,7 @@ func (s *store) release(e *storeEntry) {
 func (s *store) lend(n int) {
 	s.lent += int64(n)
 	if s.lost {
-		s.owner.linger(int64(n))
+		s.lingers.Add(int64(n))
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *store) lose() (held int64) {
 	defer s.mu.Unlock()
 	if !s.lost {
 		s.lost = true
-		s.owner.linger(s.lent)
+		s.lingers.Add(s.lent)
 	}
 	return s.used
 }

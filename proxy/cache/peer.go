@@ -69,9 +69,6 @@ func (p *Peer) drop(t frame.Tag, c *conn) {
 	}
 }
 
-// linger counts n more bytes of values of lost streams that are being delivered.
-func (p *Peer) linger(n int64) { p.lingering.Add(n) }
-
 // Predicts reports whether the peer wants the values of the tensors with that Base, whatever they gain themselves.
 func (p *Peer) Predicts(job string, base uint64) bool {
 	p.mu.Lock()

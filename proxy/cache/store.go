@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
@@ -17,6 +18,7 @@ import (
 type store struct {
 	config  *Config
 	owner   owner
+	lingers *atomic.Int64 // bytes of values of lost streams that are being delivered: the Peer's
 	stream  Stream
 	epoch   uint64
 	room    int64         // bytes that the peer may have here
@@ -43,7 +45,7 @@ type store struct {
 	stored  uint64                // number of the last value that is or was among them
 	waits   map[uint64]*entryWait // by number
 	lent    int64                 // bytes of values that are being delivered
-	lost    bool                  // the stream is: the Peer counts lent
+	lost    bool                  // the stream is: lent is part of lingers
 }
 
 // An entryWait is closed when the value is there.
@@ -83,13 +85,11 @@ type owner interface {
 	keptFor(epoch uint64, id uint32, k blockKey) *reference.Copy
 	// see has the peer told how many values of a slot of s have come, or that the slot is gone here too (0).
 	see(s *store, id uint32, n uint64)
-	// linger counts n more bytes of values of lost streams that are being delivered.
-	linger(n int64)
 }
 
 // newStore returns the store of a value stream; share is the peer's part of the budget of receivers.
-func newStore(c *Config, o owner, share *memory.Share, stream Stream, epoch uint64) *store {
-	s := &store{config: c, owner: o, stream: stream, epoch: epoch, room: c.Room, slots: map[uint32]*storeSlot{}, puts: map[uint64]*storeSlot{},
+func newStore(c *Config, o owner, lingers *atomic.Int64, share *memory.Share, stream Stream, epoch uint64) *store {
+	s := &store{config: c, owner: o, lingers: lingers, stream: stream, epoch: epoch, room: c.Room, slots: map[uint32]*storeSlot{}, puts: map[uint64]*storeSlot{},
 		copies: map[blockKey]*copyOfSlot{}, codecs: coder.Codecs{New: c.Codecs}, entries: map[uint64]*storeEntry{}, waits: map[uint64]*entryWait{},
 		dead: make(chan struct{})}
 	s.memory = memory.NewAllocator(c.Pool, c.Receiving, share)

@@ -6,9 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
-	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/policy"
-	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -330,24 +328,6 @@ func (c *chooser) contribute(b *block) {
 	if x, ok := c.contribution(b); ok {
 		c.conn.Sums.Put(c.past.job, b.plan.t, &x)
 	}
-}
-
-// A lossyContribution notes a block that may lose something, so that it is compared with the result.
-type lossyContribution struct {
-	conn     *path.Conn
-	job      *residual.Job
-	past     *residual.Dense
-	residual []float32 // of the block
-	earlier  tensor.Sample
-	sample   tensor.Contribution
-}
-
-func (l *lossyContribution) before(*block) { l.earlier = l.past.SampleResidual(l.residual) }
-
-func (l *lossyContribution) after(b *block) {
-	left := l.past.SampleResidual(l.residual)
-	l.sample.Lost(&l.earlier, &left)
-	l.conn.Sums.Put(l.job, b.plan.t, &l.sample)
 }
 
 // check compares a block with the past of its tensor, and returns why it must not lose anything. A sum that is no gradient ends all loss

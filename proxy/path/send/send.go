@@ -11,7 +11,8 @@
 //	emit      frames in stream order, and bytes that travel verbatim
 //
 // Each stage is a type in a file of its own and calls only the stages after it. direction.go has the state that all stages share, block.go, group.go and spare.go the data that goes from
-// stage to stage; narrow.go and unsent.go belong to read, direct.go and tensorcut.go to cut, plan.go, past.go and rows.go to choose, slots.go to encode.
+// stage to stage; narrow.go and unsent.go belong to read, direct.go and tensorcut.go to cut, plan.go, past.go and rows.go to choose, slots.go to encode. rowblock.go, denseflush.go and
+// contribution.go have the work on residuals before and after the encoding of a block: choose picks it, and encode runs it.
 package send
 
 import (
