@@ -36,8 +36,6 @@ var knots = map[string][][]string{
 	"parser/nvflare": {{"sfm.go", "stream.go", "content.go"}},
 	// A Shadow has a queue of sampled values, which are of its windows, and give their room in the queue back.
 	"proxy/shadow": {{"shadow.go", "conn.go", "window.go"}},
-	// A Link may name a Bottleneck, which is the Path of a Link.
-	"wan-sim": {{"link.go", "bottleneck.go"}},
 }
 
 // methodKnots are the files which a room's only knot, or one type of the room, has besides if calls of methods count: each has methods of the same types, for one thing

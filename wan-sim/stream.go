@@ -95,14 +95,14 @@ func (s *stream) send(ready time.Time, b []byte) (n int, wait time.Duration) {
 	var at time.Time
 	for n < len(b) {
 		size := min(len(b)-n, segmentSize)
-		if x.path.full(now, size+segmentHeader) {
+		if x.path.queue.full(now, size+segmentHeader) {
 			break
 		}
 		at = s.transmit(ready, size+segmentHeader)
 		n += size
 	}
 	if n == 0 {
-		return 0, max(0, time.Until(x.real(x.path.room(min(len(b), segmentSize)+segmentHeader))))
+		return 0, max(0, time.Until(x.real(x.path.queue.room(min(len(b), segmentSize)+segmentHeader))))
 	}
 	s.bytes.write(b[:n])
 	arrived := n
