@@ -34,8 +34,6 @@ var knots = map[string][][]string{
 	"parser/flower": {{"message.go", "object.go"}},
 	// A frame of NVFlare belongs to a stream, whose content may name streams that are still to come.
 	"parser/nvflare": {{"sfm.go", "stream.go", "content.go"}},
-	// A Shadow has a queue of sampled values, which are of its windows, and give their room in the queue back.
-	"proxy/shadow": {{"shadow.go", "conn.go", "window.go"}},
 }
 
 // methodKnots are the files which a room's only knot, or one type of the room, has besides if calls of methods count: each has methods of the same types, for one thing
@@ -43,8 +41,6 @@ var knots = map[string][][]string{
 var methodKnots = map[string][]string{
 	// A Node answers the control messages that its connections bring, by which it joins a job and stays in it.
 	"parser/pslite/pslitesim": {"control.go", "join.go"},
-	// A Shadow runs while its queue has values, which go through its windows.
-	"proxy/shadow": {"run.go"},
 	// The methods of a counted direction lie in a file for each part of a step: learning, buckets, places, weights and extras.
 	"parser/gloo": {"counted.go", "bucket.go", "bycall.go", "extra.go", "learn.go", "place.go", "weights.go"},
 	// A stream's frames are parts of messages, whose parts say which frame comes next.

@@ -1,10 +1,6 @@
 package shadow
 
-import (
-	"time"
-
-	"github.com/gradproxy/gradproxy/tensor"
-)
+import "time"
 
 // run codes the values that come, and rests after each for so long that it takes its share of a core and no more.
 func (s *Shadow) run() {
@@ -98,13 +94,6 @@ func (s *Shadow) code(x *item) bool {
 		s.figures.Unlock()
 	}
 	return true
-}
-
-// sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not compared here.
-func (x *item) sampled() tensor.Tensor {
-	t := x.tensor
-	t.Off, t.Size, t.Part, t.Whole = 0, x.n, 0, false
-	return t
 }
 
 // end closes the lines of windows that have ended.

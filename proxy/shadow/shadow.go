@@ -69,39 +69,11 @@ type Stats struct {
 	Queued  int64         // bytes of the sample that have not been coded yet
 }
 
-// New returns a Shadow. The caller must Close it.
-func New(c Config) (*Shadow, error) {
-	s := &Shadow{config: c, queue: make(chan *item, maxQueued), ended: make(chan struct{}), done: make(chan struct{}), clock: time.Now,
-		active: map[*window]struct{}{}, perByte: guessPerByte * float64(len(c.Codecs)), started: time.Now()}
-	s.nap = s.sleep
-	for _, codec := range c.Codecs {
-		t, err := c.Trial(codec, s.trialMemory())
-		if err != nil {
-			s.closeTrials()
-			return nil, err
-		}
-		s.trials = append(s.trials, t)
-	}
-	go s.run()
-	return s, nil
-}
-
-// Close ends the goroutine and the trials. Values that wait are dropped.
-func (s *Shadow) Close() {
-	close(s.ended)
-	<-s.done
-}
-
 func (s *Shadow) closeTrials() {
 	for _, t := range s.trials {
 		t.Close()
 	}
 }
-
-const (
-	maxQueued    = 256  // values
-	guessPerByte = 6e-9 // seconds of a core for one candidate, before any was measured
-)
 
 // queueMemory is how many bytes may wait, or be on their way into the queue.
 func (s *Shadow) queueMemory() int64 { return s.config.Memory / 4 }

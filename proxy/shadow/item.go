@@ -1,0 +1,48 @@
+package shadow
+
+import (
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// An item is one sampled value on its way to the goroutine.
+type item struct {
+	window *window
+	span   *span // of its connection
+	has    []string
+	tensor tensor.Tensor
+	flow   policy.Flow
+	off, n int    // the piece
+	data   []byte // of it, as far as it came
+	pieces []Piece
+	next   int // where in the tensor the next bytes begin
+}
+
+// maxPieces bounds the pieces of a value: of a value in more pieces the rest has one length.
+const maxPieces = 256
+
+// take copies the part of b that lies in the piece.
+func (x *item) take(hold int, b []byte) {
+	begin, end := max(0, x.off-x.next), min(len(b), x.off+x.n-x.next)
+	x.next += len(b)
+	if begin >= end {
+		return
+	}
+	n := end - begin
+	x.data = append(x.data, b[begin:end]...)
+	if hold > 0 {
+		hold = min(max(hold-begin, 1), x.n-(len(x.data)-n))
+	}
+	if last := len(x.pieces) - 1; last >= 0 && (x.pieces[last].Hold-x.pieces[last].Len == hold || last == maxPieces-1) {
+		x.pieces[last].Len += n
+		return
+	}
+	x.pieces = append(x.pieces, Piece{n, hold})
+}
+
+// sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not compared here.
+func (x *item) sampled() tensor.Tensor {
+	t := x.tensor
+	t.Off, t.Size, t.Part, t.Whole = 0, x.n, 0, false
+	return t
+}

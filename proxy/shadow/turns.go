@@ -1,0 +1,112 @@
+package shadow
+
+import "time"
+
+const (
+	// tooMuch is how many times its share the windows may ask for, until some end early.
+	tooMuch = 1.25
+	// maxKnown bounds the tensors that are remembered. Of a job with more the others are not sampled.
+	maxKnown = 1 << 12
+	// idle is how long no value of a window may come until it ends.
+	idle = 30 * time.Second
+	// yields is how long a tensor waits that has had more windows than one which was refused.
+	yields = 10 * time.Second
+)
+
+// cost returns the bytes that a window takes in all Trials: the residual, or the values that both ends would hold, and the last value.
+func (s *Shadow) cost(w *window) int64 {
+	return int64(len(s.config.Codecs)) * (3*4*int64(w.n/w.id.DType.Size()) + 64<<10)
+}
+
+// begins notes that a value of a tensor begins, and returns its window and piece if the value is of the sample.
+func (s *Shadow) begins(id *Identity) (w *window, off, n int) {
+	now := s.clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.known.Use(*id)
+	if !ok {
+		if s.known.Len() >= maxKnown {
+			oldest, old, _ := s.known.Oldest()
+			if now.Sub(old.seen) < idle {
+				return nil, 0, 0
+			}
+			s.retire(old)
+			s.known.Delete(oldest)
+		}
+		w = &window{id: *id, seen: now}
+		w.off, w.n = piece(id, 0)
+		s.known.Put(*id, w)
+		return nil, 0, 0 // how often it comes is not known yet
+	}
+	gap := now.Sub(w.seen).Seconds()
+	if w.seen = now; w.interval == 0 {
+		w.interval = gap
+	} else {
+		w.interval += (gap - w.interval) / 8
+	}
+	if w.active || s.activate(w, now) {
+		return w, w.off, w.n
+	}
+	return nil, 0, 0
+}
+
+// activate begins a window if there is processor time and memory for it, and no tensor waits that has had fewer. s.mu is held.
+func (s *Shadow) activate(w *window, now time.Time) bool {
+	waits := now.Sub(s.refused) < yields
+	if waits && w.windows > s.level {
+		return false
+	}
+	w.demand = s.perByte * float64(w.n) / max(w.interval, 1e-3)
+	cost := s.cost(w)
+	// A window alone may ask for more than the share: its values are dropped as need be.
+	fits := len(s.active) == 0 || s.demand+w.demand <= s.config.Share && s.reserved+cost <= s.trialsMemory()
+	if !fits {
+		if !waits || w.windows < s.level {
+			s.level = w.windows
+		}
+		s.refused = now
+		return false
+	}
+	w.active = true
+	s.active[w] = struct{}{}
+	s.demand += w.demand
+	s.reserved += cost
+	return true
+}
+
+// retire ends a window, whose lines the goroutine closes later. s.mu is held.
+func (s *Shadow) retire(w *window) {
+	if !w.active {
+		return
+	}
+	w.active = false
+	s.demand = max(0, s.demand-w.demand)
+	s.reserved -= s.cost(w)
+	if w.whole {
+		w.windows, w.whole = w.windows+1, false
+		w.off, w.n = piece(&w.id, w.windows)
+	}
+	delete(s.active, w)
+	s.ending = append(s.ending, w)
+}
+
+// sweep retires the windows that are at their end. A window ends if no value of its tensor comes any more. The window current, which may be nil, also ends if the windows take
+// too much time, or if it has counted enough and another tensor or another piece waits. sweep returns the windows that have ended since its last call.
+func (s *Shadow) sweep(current *window) (ended []*window) {
+	now := s.clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waits := now.Sub(s.refused) < yields
+	for w := range s.active {
+		turn := w.id.Size > pieceSize || waits && s.level <= w.windows // of another piece, or of another tensor
+		over := len(s.active) > 1 && s.demand > tooMuch*s.config.Share // its values take longer than was thought
+		if w == current {
+			w.whole = w.complete()
+		}
+		if now.Sub(w.seen) > idle || w == current && (over || turn && w.whole) {
+			s.retire(w)
+		}
+	}
+	ended, s.ending = s.ending, nil
+	return ended
+}
