@@ -30,6 +30,7 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 	if err != nil {
 		return dst, err
 	}
+	recent, isRecent := p.recent.read(p.Place(), tag) // before the map is, which has a call that makes this one doubtful
 	key := probeCallKey{Epoch: p.epoch, Tag: tag}
 	var call probeCall
 	for i := range state.Groups {
@@ -37,8 +38,11 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 		if g.Object <= changing {
 			continue
 		}
-		key.Generation = g.Generation
+		key.Generation = uint32(g.Noted >> 32)
 		err := p.objects.Calls.Lookup(key, &call)
+		if errors.Is(err, ebpf.ErrKeyNotExist) && isRecent && recent.Generation == key.Generation {
+			call, err = recent.Call, nil
+		}
 		switch {
 		case err == nil:
 			from := len(dst)
@@ -96,7 +100,7 @@ type group struct {
 
 func (p *probeProcess) group(i int) group {
 	g := &p.Groups[i]
-	return group{g.Generation, g.Size, g.Members}
+	return group{uint32(g.Noted >> 32), g.Size, g.Members}
 }
 
 // member returns the process's place in the group; the zero Member if the words that should hold it do not.

@@ -91,7 +91,7 @@ func (p *Probes) follow(pid int) (*Process, error) {
 		p.forget(known)
 	}
 	p.names++
-	process := &Process{objects: &p.objects, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, place: p.freePlace(), identity: rand.Uint64(), library: l}
+	process := &Process{objects: &p.objects, recent: p.recent, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, place: p.freePlace(), identity: rand.Uint64(), library: l}
 	entry := probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter, Place: process.place}
 	if l.opFirst {
 		entry.OpFirst = 1

@@ -43,11 +43,10 @@ struct objects {
 
 // A group is an object of class c10d::ProcessGroupGloo.
 struct group {
-	__u64 object;	  // its address; 0: a free place; CHANGING: another group is taking the place
-	__u32 generation; // tells it from the process's other groups, also from earlier ones at this address
-	__u32 size;	  // ranks; 0: its construction was not seen
-	__u32 first;	  // tag from which on its all-reduces are noted
-	__u32 zero;
+	__u64 object; // its address; 0: a free place; CHANGING: another group is taking the place
+	__u64 noted;  // in the upper half its generation, which tells it from the process's other groups, also from earlier ones at this address; below the tag after the highest noted one
+	__u32 size;   // ranks; 0: its construction was not seen
+	__u32 first;  // tag from which on its all-reduces are noted
 	__u64 members[2]; // the process's rank in it, and above that the ranks, where a layout with one word of reference counts has them, and with two
 };
 #define CHANGING 1
@@ -115,11 +114,12 @@ struct {
 	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
 } processes SEC(".maps");
 
+// The calls that struct recent does not have: those of processes with several groups, and the tags that several calls have expected. What both have, this map has right.
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
 	MAP_TYPE(key, struct call_key);
 	MAP_TYPE(value, struct call);
-	MAP_UINT(max_entries, 32768);
+	MAP_UINT(max_entries, 16384);
 } calls SEC(".maps");
 
 // A recent_call is a call of a process that has one group, with all that an answer about its tag takes.
@@ -137,7 +137,8 @@ struct recent_call {
 // The newest calls lie in memory that the reader's other process maps (recent_linux.go), where it finds most answers without a question. A process's groups
 // have not changed since a call if their number of changes is the same: only then is the call the whole answer about its tag. The number
 // grows after each change, and before the program that has made it ends, so before the changed group sends anything.
-#define RECENT 4096
+#define RECENT (1 << RECENT_BITS)
+#define RECENT_BITS 14
 struct recent {
 	__u64 changes[PROCESSES]; // of the groups of the process that has the place, or of a process before
 	struct recent_call calls[RECENT];
@@ -268,6 +269,7 @@ INLINE struct group *anywhere(struct process *p, struct group *g)
 {
 	__u64 at = (char *)g - (char *)p->groups;
 	asm volatile("" : "+r"(at));
+	at &= ~7ul; // the verifier wants to see that fields are aligned
 	return at <= sizeof(p->groups) - sizeof(*g) ? (struct group *)((char *)p->groups + at) : 0;
 }
 
@@ -279,7 +281,7 @@ INLINE struct group *begin(struct process *p, struct group *g, const struct fres
 		g = take(p, generation);
 	if (!g || !(g = anywhere(p, g)))
 		return 0;
-	g->generation = generation;
+	g->noted = (__u64)generation << 32 | f->first;
 	g->size = f->size;
 	g->first = f->first;
 	g->members[0] = f->members[0];
@@ -289,15 +291,19 @@ INLINE struct group *begin(struct process *p, struct group *g, const struct fres
 	return g;
 }
 
-// show writes a call of a process that has one group, g, where the reader finds it without a question. It reports whether it could: another call may be on its
-// way to the same place.
-INLINE int show(struct process *p, struct group *g, struct call_key *key, __u64 changes, struct call *c)
+// expect claims a tag that the group is about to give, noted being its field of that name. It reports whether this call is the only one to have claimed the tag, which holds for one program at most: of a
+// second one the tag is not higher than all that were claimed.
+INLINE int expect(struct group *g, __u64 noted, __u32 tag)
 {
-	struct recent *all = recent_calls();
-	if (!all || p->alone != changes)
-		return 0;
+	return (__s32)(tag - (__u32)noted) >= 0 && __sync_val_compare_and_swap(&g->noted, noted, (noted >> 32 << 32) | (__u32)(tag + 1)) == noted;
+}
+
+// put writes a call of the group g where the newest calls lie, changes being those of the process's groups before it. It reports whether it could: another call may be on its
+// way to the same place.
+INLINE int put(struct recent *all, struct process *p, struct group *g, struct call_key *key, __u64 changes, struct call *c)
+{
 	// The calls of a process lie side by side. Those of processes with neighbouring places lie far apart.
-	struct recent_call *r = &all->calls[((p->place * 2654435761U >> 20) + key->tag) & (RECENT - 1)];
+	struct recent_call *r = &all->calls[((p->place * 2654435761U >> (32 - RECENT_BITS)) + key->tag) & (RECENT - 1)];
 	__u64 version = r->version;
 	if (version & 1 || __sync_val_compare_and_swap(&r->version, version, version + 1) != version)
 		return 0;
@@ -310,6 +316,27 @@ INLINE int show(struct process *p, struct group *g, struct call_key *key, __u64 
 	r->members[1] = g->members[1];
 	r->call = *c;
 	return __sync_val_compare_and_swap(&r->version, version + 1, version + 2) == version + 1;
+}
+
+// show writes a call of a process that has one group, g, where the reader finds it without a question. It reports whether it could, and no group has changed nor a call come into doubt meanwhile.
+INLINE int show(struct process *p, struct group *g, struct call_key *key, __u64 changes, struct call *c)
+{
+	struct recent *all = recent_calls();
+	if (!all || p->alone != changes || !put(all, p, g, key, changes, c))
+		return 0;
+	return *(volatile __u64 *)&all->changes[p->place & (PROCESSES - 1)] == changes;
+}
+
+// confuse notes that several calls have expected a tag: which of them gets it is not known. The recent call that has the tag becomes doubtful before it is written over. If it is
+// on its way there, its own program sees the doubt.
+INLINE void confuse(struct process *p, struct group *g, struct call_key *key, struct call *c)
+{
+	__builtin_memset(c, 0, sizeof(*c));
+	bpf_map_update_elem(&calls, key, c, 0);
+	doubt(p);
+	struct recent *all = recent_calls();
+	if (all)
+		put(all, p, g, key, ~0ull, c); // for questions alone
 }
 
 // note notes a call that a group is about to give its next tag.
@@ -329,15 +356,15 @@ INLINE void note(struct process *p, __u64 object, struct call *c)
 	}
 	if (!g || !(g = anywhere(p, g)))
 		return;
-	struct call_key key = {.epoch = p->epoch, .generation = g->generation, .tag = tag};
-	if (!bpf_map_update_elem(&calls, &key, c, BPF_NOEXIST)) {
-		if (show(p, g, &key, changes, c))
-			return;
-	} else { // another thread calls too, or the last call has failed: which call gets the tag is not known
-		__builtin_memset(c, 0, sizeof(*c));
-		bpf_map_update_elem(&calls, &key, c, 0);
-	}
-	doubt(p); // a recent call may have the tag
+	__u64 noted = g->noted;
+	struct call_key key = {.epoch = p->epoch, .generation = noted >> 32, .tag = tag};
+	int only = expect(g, noted, tag);
+	if (only && show(p, g, &key, changes, c)) // a call that comes to expect the tag as well does so after changes were read, and doubts them
+		return;
+	if (!only || bpf_map_update_elem(&calls, &key, c, BPF_NOEXIST)) // another thread calls too, or the last call has failed
+		confuse(p, g, &key, c);
+	else
+		doubt(p); // a recent call of another group may have the tag
 }
 
 // c10d::Reducer::all_reduce_bucket(Bucket &bucket): the bucket's first word is the tensor of its gradients.

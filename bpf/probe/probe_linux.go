@@ -47,6 +47,7 @@ var symOthers = []string{
 // Probes are the programs, loaded once and attached to any number of libraries. Methods are safe for concurrent use.
 type Probes struct {
 	objects probeObjects
+	recent  *Recent
 	frozen  bool  // nobody but the programs can write to the newest calls
 	many    bool  // the programs are of links of many uprobes: see manyAtOnce
 	besides []int // processes that are never a job's
@@ -89,6 +90,9 @@ func loadWith(many bool, besides ...int) (*Probes, error) {
 		return nil, explain(err)
 	}
 	p.frozen = p.objects.Recent.Freeze() == nil
+	if p.recent, err = MapRecent(p.objects.Recent.FD()); err != nil {
+		return nil, errors.Join(err, p.objects.Close())
+	}
 	return p, nil
 }
 

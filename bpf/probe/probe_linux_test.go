@@ -312,21 +312,26 @@ func TestCallsInDoubt(t *testing.T) {
 	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
 	j.do("new 0 2")
+	j.do("new 1 2") // the calls are in the map
 	for range 3 {
 		j.do("reduce 0 1 0")
 	}
+	j.do("end 1")
 	state, err := rank.state()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range state.Groups {
-		if g.Object != 0 {
-			j.recent = nil // it still knows that call
-			if err := p.objects.Calls.Delete(probeCallKey{Epoch: rank.epoch, Generation: g.Generation, Tag: 1}); err != nil {
-				t.Fatal(err)
+	forget := func(tag uint32) {
+		t.Helper()
+		for _, g := range state.Groups {
+			if g.Object != 0 {
+				if err := p.objects.Calls.Delete(probeCallKey{Epoch: rank.epoch, Generation: uint32(g.Noted >> 32), Tag: tag}); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
+	forget(1)
 	for tag, want := range []uint64{1001, 0, 1001} {
 		if got := j.call(tag); got.Elements != want {
 			t.Errorf("tag %d: %+v, want %d elements", tag, got, want)
@@ -339,6 +344,10 @@ func TestCallsInDoubt(t *testing.T) {
 	j.do("fail 0 1")
 	if tag := j.do("reduce 0 2 0"); tag != 4 || j.call(tag).Elements != 0 {
 		t.Errorf("tag %d, which a failed call expected: %+v", tag, j.call(tag))
+	}
+	forget(4)
+	if c := j.call(4); c.Elements != 0 {
+		t.Errorf("of the tag that a failed call expected one call is left: %+v", c)
 	}
 	if all := j.calls(5); len(all) != 0 {
 		t.Errorf("a tag that was not given: %+v", all)

@@ -58,20 +58,19 @@ type probeProcess struct {
 		Tensor uint64
 	}
 	Groups [64]struct {
-		_          structs.HostLayout
-		Object     uint64
-		Generation uint32
-		Size       uint32
-		First      uint32
-		Zero       uint32
-		Members    [2]uint64
+		_       structs.HostLayout
+		Object  uint64
+		Noted   uint64
+		Size    uint32
+		First   uint32
+		Members [2]uint64
 	}
 }
 
 type probeRecent struct {
 	_       structs.HostLayout
 	Changes [512]uint64
-	Calls   [4096]probeRecentCall
+	Calls   [16384]probeRecentCall
 }
 
 type probeRecentCall struct {

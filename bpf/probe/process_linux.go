@@ -7,6 +7,7 @@ import "sync/atomic"
 // A Process is one whose collectives the programs note. Methods are safe for concurrent use.
 type Process struct {
 	objects  *probeObjects
+	recent   *Recent
 	pid      int
 	born     string // its start time, which tells it from a later process with its number
 	random   string // tells it from itself once it executes a program: see randomOf

@@ -22,7 +22,8 @@ const (
 	recentWords = int(unsafe.Sizeof(probeRecentCall{})) / 8
 	recentSize  = int(unsafe.Sizeof(probeRecent{}))
 	recentCalls = uint32(len(probeRecent{}.Calls))
-	spread      = 2654435761 // as in show of probe.c
+	spread      = 2654435761 // as in show of probe.c, where the product has recentBits bits left
+	recentBits  = 14
 )
 
 // MapRecent maps the memory that Probes.Recent has the descriptor of. It is unmapped once nobody uses it any more.
@@ -38,29 +39,46 @@ func MapRecent(fd int) (*Recent, error) {
 
 // Calls appends to dst the calls that a process has given this tag, as [Process.Calls] does. known is false, and nothing is appended, if the memory does not tell them.
 func (r *Recent) Calls(dst []Call, at Place, tag uint32) (calls []Call, known bool) {
-	defer runtime.KeepAlive(r)
-	words := (*[recentSize / 8]uint64)(unsafe.Pointer(&r.memory[0]))
-	if at.Index >= uint32(len(probeRecent{}.Changes)) {
+	c, found := r.read(at, tag)
+	if !found || r.changes(at) != c.Changes {
 		return dst, false
 	}
-	first := len(probeRecent{}.Changes) + recentWords*int((at.Index*spread>>20+tag)&(recentCalls-1))
-	var read [recentWords]uint64
+	g := group{generation: c.Generation, size: c.Size, members: c.Members}
+	calls = g.appendCall(dst, &c.Call)
+	if unknownRelease(calls[len(dst):], &c.Call) {
+		return dst, false // which Process.Calls has to notice
+	}
+	return calls, true
+}
+
+func (r *Recent) words() *[recentSize / 8]uint64 {
+	return (*[recentSize / 8]uint64)(unsafe.Pointer(&r.memory[0]))
+}
+
+// changes returns the number of changes of the groups of the process at a place.
+func (r *Recent) changes(at Place) uint64 {
+	defer runtime.KeepAlive(r)
+	return atomic.LoadUint64(&r.words()[at.Index])
+}
+
+// read returns the newest call of a process that expected this tag. found is false if the memory has none.
+func (r *Recent) read(at Place, tag uint32) (c probeRecentCall, found bool) {
+	defer runtime.KeepAlive(r)
+	if at.Index >= uint32(len(probeRecent{}.Changes)) {
+		return c, false
+	}
+	words := r.words()
+	first := firstWord(at, tag)
+	read := (*[recentWords]uint64)(unsafe.Pointer(&c))
 	// Atomic loads are in order on each processor.
 	for i := range read {
 		read[i] = atomic.LoadUint64(&words[first+i])
 	}
-	c := (*probeRecentCall)(unsafe.Pointer(&read))
-	switch {
-	case c.Version == 0 || c.Version&1 != 0 || atomic.LoadUint64(&words[first]) != c.Version: // it has no call, or is written now
-	case c.Epoch != at.Epoch || c.Tag != tag:
-	case atomic.LoadUint64(&words[at.Index]) != c.Changes:
-	default:
-		g := group{generation: c.Generation, size: c.Size, members: c.Members}
-		calls = g.appendCall(dst, &c.Call)
-		if unknownRelease(calls[len(dst):], &c.Call) {
-			return dst, false // which Process.Calls has to notice
-		}
-		return calls, true
-	}
-	return dst, false
+	whole := c.Version != 0 && c.Version&1 == 0 && atomic.LoadUint64(&words[first]) == c.Version // or it has no call, or is written now
+	return c, whole && c.Epoch == at.Epoch && c.Tag == tag
+}
+
+// firstWord says where the memory has a call, if it has it.
+func firstWord(at Place, tag uint32) int {
+	return len(probeRecent{}.Changes) + recentWords*int((at.Index*spread>>(32-recentBits)+tag)&(recentCalls-1))
 }

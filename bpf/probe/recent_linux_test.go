@@ -52,11 +52,13 @@ func TestRecentCalls(t *testing.T) {
 	check("before a failed call", 5, true)
 	tag := reduce(0)
 	check("a tag that two calls expected", tag, false)
+	check("before the doubt", 5, false)
 	check("a sum after it", reduce(0), true)
-	for range recentCalls {
-		reduce(0)
-	}
+	j.do("bench 0 1 %d 1", recentCalls)
 	check("long ago", tag+1, false)
+	if c := j.call(tag + 1); c.Elements != 0 {
+		t.Errorf("a call that later ones have taken the place of: %+v", c)
+	}
 	tag = reduce(0)
 	check("new", tag, true)
 	j.do("connect 0 3")
@@ -66,11 +68,36 @@ func TestRecentCalls(t *testing.T) {
 	check("of a group that has ended", 0, false)
 }
 
+// The calls that a process has made while it had one group are told by question once it has several, as those of the group that has made them.
+func TestCallsBeforeAnotherGroup(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	j := built(t, releases[0]).start(t)
+	j.find(p)
+	j.do("new 0 2 1")
+	for range 2 {
+		j.do("reduce 0 1 0")
+	}
+	j.do("new 1 2 1")
+	for tag := range 2 {
+		if c := j.call(tag); c.Elements != 1001 || c.Member != (Member{1, 2}) {
+			t.Errorf("tag %d: call %+v", tag, c)
+		}
+	}
+	j.do("reduce 1 2 0")
+	if all := j.calls(0); len(all) != 2*int(layouts) || all[0].Elements != 1001 || all[layouts].Elements != 1002 {
+		t.Errorf("tag 0 of two groups: %+v", all)
+	}
+	if c := j.call(1); c.Elements != 1001 {
+		t.Errorf("tag 1, which one of two groups has given: call %+v", c)
+	}
+}
+
 // What a call's version shows to be written, and a bucket of a release that is not known, are not told.
 func TestRecentCallsInDoubt(t *testing.T) {
 	at := Place{Epoch: 7, Index: 3}
 	const tag = 9
-	from := len(probeRecent{}.Changes) + recentWords*int((at.Index*spread>>20+tag)&(recentCalls-1))
+	from := firstWord(at, tag)
 	for name, x := range map[string]struct {
 		change func(*probeRecentCall)
 		want   bool

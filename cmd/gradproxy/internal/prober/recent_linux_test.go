@@ -16,7 +16,7 @@ import (
 func recentOf(t *testing.T, p *process) *os.File {
 	t.Helper()
 	const places, callWords, tag = 512, 17, 9
-	words := make([]uint64, 1<<17)
+	words := make([]uint64, 1<<19)
 	words[0] = 3 // changes of the process's groups
 	call := words[places+callWords*tag:]
 	copy(call, []uint64{2, words[0], uint64(p.Place().Epoch), tag | 4<<32})
