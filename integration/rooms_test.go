@@ -30,8 +30,6 @@ var knots = map[string][][]string{
 	},
 	// A Node has senders and receivers, which tell it of their ends, and shows itself to its App.
 	"parser/pslite/pslitesim": {{"pslitesim.go", "node.go", "sender.go", "receiver.go"}},
-	// A message of Flower may hold an object, whose content is a message.
-	"parser/flower": {{"message.go", "object.go"}},
 	// A frame of NVFlare belongs to a stream, whose content may name streams that are still to come.
 	"parser/nvflare": {{"sfm.go", "stream.go", "content.go"}},
 }
