@@ -24,6 +24,7 @@ type stretch struct {
 	// step the same.
 	seconds   float64
 	processor float64 // seconds that both ranks have computed for a step, or have had the kernel work for them
+	calls     float64 // seconds that a rank's calls of all_reduce_bucket take of a step, by the median call
 }
 
 // A verdict says whether probes keep the step time within the tolerance.
@@ -38,9 +39,9 @@ const (
 
 // A result is the outcome of a measurement.
 type result struct {
-	sums            float64 // that probes have seen of a step and rank
-	time, processor comparison
-	verdict         verdict
+	sums                   float64 // that probes have seen of a step and rank
+	time, processor, calls comparison
+	verdict                verdict
 }
 
 // judge compares the stretches. Before the last time it gives a verdict only if the bounds are as far from the tolerance as frequent looks demand.
@@ -60,8 +61,16 @@ func (r *result) judge(stretches []stretch, last bool) (err error) {
 	case last:
 		r.verdict = unknown
 	}
-	r.processor, err = compare(stretches, deviations, func(s *stretch) float64 { return s.processor })
+	if r.processor, err = compare(stretches, deviations, func(s *stretch) float64 { return s.processor }); err == nil {
+		r.calls, err = compare(stretches, deviations, func(s *stretch) float64 { return s.calls })
+	}
 	return err
+}
+
+// share returns the longer time of the calls as a share of the step.
+func (r *result) share() string {
+	of := r.calls.without / r.time.without
+	return fmt.Sprintf("%+.3f %% (bounds: %+.3f to %+.3f %%)", 100*of*r.calls.change, 100*of*r.calls.low, 100*of*r.calls.high)
 }
 
 // A comparison has the effect of probes on the time of a step.

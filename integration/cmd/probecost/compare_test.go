@@ -3,9 +3,14 @@
 package main
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
+	"unsafe"
 )
 
 // played returns stretches of steps that vary by 10 %, become slower all the time, and take twice the time in every seventh stretch; with probes they take
@@ -28,6 +33,7 @@ func played(blocks int, by float64) (stretches []stretch) {
 			s.processor += step / block
 		}
 		s.seconds = quantile(seconds, 1, 4)
+		s.calls = s.seconds / 50
 		stretches = append(stretches, s)
 	}
 	return stretches
@@ -63,5 +69,46 @@ func TestVerdict(t *testing.T) {
 		if err := r.judge(played(c.blocks, c.by), c.last); err != nil || r.verdict != c.want {
 			t.Errorf("%+v: verdict %q, step time %v, %v", c, r.verdict, r.time, err)
 		}
+	}
+}
+
+// What calls take longer is told as a share of the step.
+func TestShare(t *testing.T) {
+	r := result{time: comparison{without: 0.01}, calls: comparison{without: 0.0002, change: 0.04, low: 0.03, high: 0.05}}
+	if got, want := r.share(), "+0.080 % (bounds: +0.060 to +0.100 %)"; got != want {
+		t.Errorf("share %q, want %q", got, want)
+	}
+}
+
+// The newest calls are told, sorted, and an error says so if some of them are no longer kept.
+func TestTimes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "times")
+	all, err := newTimes(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := binary.NativeEndian.AppendUint64(nil, 5)
+	for _, ns := range []uint32{1, 2, 9, 8, 7} {
+		b = binary.NativeEndian.AppendUint32(b, ns*1000)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		_, err = f.WriteAt(b, 0)
+		f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := all.since(2); err != nil || !slices.Equal(got, []float64{7e-6, 8e-6, 9e-6}) {
+		t.Errorf("times %v, %v", got, err)
+	}
+	if err := os.WriteFile(path, binary.NativeEndian.AppendUint64(nil, keptCalls), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, int64(unsafe.Sizeof(times{}))); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := all.since(2); err == nil {
+		t.Errorf("of too many calls %d are told", len(got))
 	}
 }
