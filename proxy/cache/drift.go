@@ -20,9 +20,8 @@ type jobDrift struct {
 
 // A gauge is the sentinel's part of one block. It belongs to the block's turn, but for exact and seen, which sentinel.mu guards.
 type gauge struct {
-	usual  float64 // relative error, smoothed over a long time
-	recent float64 // the same over a short time
-	age    int     // values
+	usual float64 // relative error, smoothed over a long time
+	age   int     // values
 
 	exact int // values that are still to travel exactly
 	seen  int // drifts of the job that the block has heeded
@@ -45,11 +44,10 @@ func (g *gauge) judges(e float64) bool {
 		return false
 	}
 	if g.age == 0 {
-		g.usual, g.recent = e, e
+		g.usual = e
 	}
 	g.age++
-	g.recent += (e - g.recent) / 2
-	drifts := g.age >= driftAfter && (g.recent > driftMax || g.recent > minDrift && g.recent > driftTimes*g.usual)
+	drifts := g.age >= driftAfter && (e > driftMax || e > minDrift && e > driftTimes*g.usual)
 	g.usual += (e - g.usual) / 64
 	if drifts {
 		g.age = 0 // the values that follow are exact
