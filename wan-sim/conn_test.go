@@ -22,8 +22,12 @@ func TestPipeIsAConn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-				a, b, err := Pipe(l, l)
-				return a, b, func() { a.Close(); b.Close() }, err
+				w, err := NewWire(l, l)
+				if err != nil {
+					return nil, nil, nil, err
+				}
+				a, b, err := w.Pipe()
+				return a, b, func() { a.Close(); b.Close(); w.Close() }, err
 			})
 		})
 	}
@@ -370,12 +374,11 @@ func TestReverseIsTheOtherWay(t *testing.T) {
 
 func TestWireRefusesImpossibleLinks(t *testing.T) {
 	for _, l := range []Link{{Loss: 1}, {Rate: -1}} {
-		if w, err := NewWire(Link{}, l); err == nil {
-			w.Close()
-			t.Errorf("NewWire takes %+v", l)
-		}
-		if _, _, err := Pipe(l, Link{}); err == nil {
-			t.Errorf("Pipe takes %+v", l)
+		for _, links := range [][2]Link{{{}, l}, {l, {}}} {
+			if w, err := NewWire(links[0], links[1]); err == nil {
+				w.Close()
+				t.Errorf("NewWire takes %+v", links)
+			}
 		}
 	}
 }

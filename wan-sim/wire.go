@@ -19,11 +19,10 @@ type Wire struct {
 
 // wire is the part that a Wire and its Reverse share.
 type wire struct {
-	mu       sync.Mutex
-	conns    map[*Conn]bool     // the a ends and b ends that are open
-	relays   map[io.Closer]bool // that listen, and end with the wire
-	pipeOnly bool               // made by Pipe: ends with its connection
-	closed   bool
+	mu     sync.Mutex
+	conns  map[*Conn]bool     // the a ends and b ends that are open
+	relays map[io.Closer]bool // that listen, and end with the wire
+	closed bool
 }
 
 // NewWire returns a wire over a link in each direction. A stream cannot cross one that loses everything (BlackHole is an
@@ -74,26 +73,11 @@ func (w *Wire) Pipe() (a, b *Conn, err error) {
 
 var errClosed = fmt.Errorf("wansim: wire: %w", net.ErrClosed)
 
-// Pipe returns the two ends of a connection across a link of its own in each direction: bytes that a writes cross ab. The
-// link ends when both ends are closed.
-func Pipe(ab, ba Link) (a, b *Conn, err error) {
-	w, err := NewWire(ab, ba)
-	if err != nil {
-		return nil, nil, err
-	}
-	w.pipeOnly = true
-	return w.Pipe()
-}
-
 // leave forgets a connection's end that is closed.
 func (w *Wire) leave(c *Conn) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	delete(w.conns, c)
-	last := w.pipeOnly && len(w.conns) == 0
-	w.mu.Unlock()
-	if last {
-		w.Close()
-	}
 }
 
 // Stats returns the counts of the wire so far, with 40 bytes of headers for each packet of at most 1460 bytes of
