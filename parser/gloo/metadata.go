@@ -111,7 +111,7 @@ func (m *metadata) gathered(g *gathering, from parser.Side, half uint32) {
 		g.bad = g.bad || half != g.low
 	}
 	if k == 1 && !g.bad && g.low >= 1 && g.low <= maxParams {
-		m.facts.addGather(gather{g.tag, int(g.low)})
+		m.facts.addGather(countGather{g.tag, int(g.low)})
 	}
 }
 
@@ -131,7 +131,7 @@ func (m *metadata) relevant() []*model {
 	all := m.facts.all()
 	for _, g := range m.gathers {
 		for _, x := range all {
-			if x.gather == (gather{g.tag, int(g.low)}) && !g.bad {
+			if x.countGather == (countGather{g.tag, int(g.low)}) && !g.bad {
 				m.link(x)
 				break
 			}
@@ -148,7 +148,7 @@ func (m *metadata) relevant() []*model {
 func (m *metadata) ranks() int {
 	for _, g := range m.gathers {
 		for _, x := range m.models {
-			if !g.bad && x.gather == (gather{g.tag, int(g.low)}) {
+			if !g.bad && x.countGather == (countGather{g.tag, int(g.low)}) {
 				if n := max(g.messages[0], g.messages[1]); n > 0 && n%2 == 0 {
 					return n/2 + 1
 				}

@@ -30,19 +30,19 @@ const (
 // facts holds the models that the connections of a job, or one connection without a job, have announced.
 type facts struct {
 	mu      sync.Mutex
-	gathers []gather
+	gathers []countGather
 	models  []*model // the newest last
 }
 
-// A gather is an all-gather of one int64.
-type gather struct {
+// A countGather is an all-gather of one int64.
+type countGather struct {
 	tag    uint32
 	params int
 }
 
 // A model is one DistributedDataParallel module. Its buckets may come while it is in use; the rest does not change.
 type model struct {
-	gather
+	countGather
 	counts []uint64 // elements of each parameter
 	total  uint64
 
@@ -73,7 +73,7 @@ func (m *model) announced() []uint64 {
 }
 
 // addGather notes an all-gather.
-func (f *facts) addGather(g gather) {
+func (f *facts) addGather(g countGather) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slices.Contains(f.gathers, g) {
@@ -86,10 +86,10 @@ func (f *facts) addGather(g gather) {
 }
 
 // after returns the all-gathers of the tag before this one.
-func (f *facts) after(tag uint32) []gather {
+func (f *facts) after(tag uint32) []countGather {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var found []gather
+	var found []countGather
 	for _, g := range f.gathers {
 		if g.tag+1 == tag {
 			found = append(found, g)
@@ -100,7 +100,7 @@ func (f *facts) after(tag uint32) []gather {
 
 // addModel returns the model of these shapes, which rank 0 sends over several connections, or nil if they are none. One
 // whose buckets were announced belongs to an earlier run.
-func (f *facts) addModel(g gather, shapes []byte) *model {
+func (f *facts) addModel(g countGather, shapes []byte) *model {
 	numbers := make([]int64, len(shapes)/8)
 	for i := range numbers {
 		numbers[i] = int64(binary.LittleEndian.Uint64(shapes[8*i:]))
@@ -112,11 +112,11 @@ func (f *facts) addModel(g gather, shapes []byte) *model {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.models {
-		if m.gather == g && slices.Equal(m.counts, counts) && m.announced() == nil {
+		if m.countGather == g && slices.Equal(m.counts, counts) && m.announced() == nil {
 			return m
 		}
 	}
-	m := &model{gather: g, counts: counts}
+	m := &model{countGather: g, counts: counts}
 	for _, n := range counts {
 		m.total += n
 	}
