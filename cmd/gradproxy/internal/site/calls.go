@@ -72,7 +72,7 @@ func probesJobs(c *config.Config) bool {
 
 func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
 	p := &probed{
-		log: log, without: errLossless, seen: map[counted]sight{}, unseen: map[int]string{},
+		log: log, seen: map[counted]sight{}, unseen: map[int]string{},
 		processes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_probe_processes",
 			Help: "Processes whose collectives are seen."}),
 		calls: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_calls_total",
