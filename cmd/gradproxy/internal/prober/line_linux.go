@@ -50,31 +50,27 @@ func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error)
 // askForRecent is ask, and maps the newest calls whose memory's descriptor comes with the answer; nil: none has come.
 func (l *line) askForRecent(datagram []byte) (answer []byte, recent *probe.Recent, err error) {
 	answer, err = l.exchange(datagram, nil, func(control []byte) (err error) {
-		recent, err = recentIn(control)
+		recent, err = l.recentIn(control)
 		return err
 	})
 	return answer, recent, err
 }
 
 // recentIn maps the memory whose descriptor is in a control message, and closes that. A system that forbids to map it leaves the questions.
-func recentIn(control []byte) (recent *probe.Recent, err error) {
-	messages, err := unix.ParseSocketControlMessage(control)
+func (l *line) recentIn(control []byte) (recent *probe.Recent, err error) {
+	err = descriptorsIn(control, func(fds []int) error {
+		for _, fd := range fds {
+			r, err := probe.MapRecent(fd)
+			if err != nil {
+				l.log.Warn("each call of a collective costs a question to the process that probes: let gradproxy map the memory of eBPF maps (SELinux, seccomp, limits of memory)", "err", err)
+				continue
+			}
+			recent = r
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			return nil, err
-		}
-		for _, fd := range fds {
-			if r, err := probe.MapRecent(fd); err == nil {
-				recent = r
-			}
-			if err := unix.Close(fd); err != nil {
-				return nil, err
-			}
-		}
 	}
 	return recent, nil
 }
@@ -100,8 +96,8 @@ func (l *line) exchange(datagram []byte, own syscall.Conn, take func(control []b
 		}
 		return nil, err
 	}
-	var control [controlLen]byte
-	n, c, _, _, err := l.conn.ReadMsgUnix(l.answer[:], control[:])
+	control := make([]byte, controlLen())
+	n, c, _, _, err := l.conn.ReadMsgUnix(l.answer[:], control)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, l.late(asked)
@@ -116,9 +112,6 @@ func (l *line) exchange(datagram []byte, own syscall.Conn, take func(control []b
 	l.inTime()
 	return append([]byte(nil), l.answer[:n]...), nil
 }
-
-// controlLen is the length of a control message with one descriptor, in bytes (CMSG_SPACE of cmsg(3)).
-const controlLen = 24
 
 // ready returns nil if a question may be asked.
 func (l *line) ready() error {

@@ -4,10 +4,12 @@ package prober
 
 import (
 	"encoding/binary"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -85,7 +87,7 @@ func TestRecentCallsAreNotAsked(t *testing.T) {
 	check("of a process that has ended", 9, 0, true)
 }
 
-// Where the newest calls' memory cannot be mapped all is asked.
+// Where the newest calls' memory cannot be mapped all is asked, and the log says so once.
 func TestMemoryThatCannotBeMapped(t *testing.T) {
 	conn, _ := connected(t)
 	null, err := os.Open("/dev/null")
@@ -95,6 +97,8 @@ func TestMemoryThatCannotBeMapped(t *testing.T) {
 	t.Cleanup(func() { null.Close() })
 	rank := &process{pid: 7, many: 3}
 	c, _ := clientOf(t, &host{apps: map[netip.AddrPort]*process{conn.RemoteAddr().(*net.TCPAddr).AddrPort(): rank}, memory: null})
+	var log strings.Builder
+	c.slow.log = slog.New(slog.NewTextHandler(&log, nil))
 	if err := c.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +108,9 @@ func TestMemoryThatCannotBeMapped(t *testing.T) {
 	}
 	if calls, answered := p.Calls(nil, 9); !answered || len(calls) != 3 {
 		t.Errorf("answered %v, calls %+v", answered, calls)
+	}
+	if strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "let gradproxy map the memory") || !strings.Contains(log.String(), "cannot be mapped: no such device") {
+		t.Errorf("the log has no line, or more, about memory that cannot be mapped:\n%s", &log)
 	}
 }
 

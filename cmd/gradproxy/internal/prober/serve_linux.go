@@ -114,15 +114,15 @@ func (s *server) serve(conn *net.UnixConn) error {
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 			return nil
 		}
-		var answer []byte
+		var answer, rights []byte
+		fd := -1
 		if err == nil {
-			answer, err = s.answer(datagram[:n], own)
+			answer, fd, err = s.answer(datagram[:n], own)
 		}
 		if err != nil {
 			return err
 		}
-		var rights []byte
-		if fd := s.recent(datagram[:n]); fd >= 0 {
+		if fd >= 0 {
 			rights = unix.UnixRights(fd)
 		}
 		if _, _, err := conn.WriteMsgUnix(answer, rights, nil); err != nil {
@@ -136,7 +136,7 @@ func (s *server) serve(conn *net.UnixConn) error {
 
 // receive receives a request and the connection that it brings; nil: none. io.EOF: the proxy has ended.
 func receive(conn *net.UnixConn, datagram []byte) (n int, own *connection, err error) {
-	control := make([]byte, unix.CmsgSpace(4)) // of a descriptor or two: the kernel closes others
+	control := make([]byte, controlLen()) // of a descriptor or two: the kernel closes others
 	n, c, flags, _, err := conn.ReadMsgUnix(datagram, control)
 	if err != nil {
 		return 0, nil, err
@@ -153,27 +153,16 @@ func receive(conn *net.UnixConn, datagram []byte) (n int, own *connection, err e
 
 // connectionIn returns the one connection in a control message, whose descriptors it closes; nil: there is none.
 func connectionIn(control []byte) (own *connection, err error) {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			return nil, err
+	err = descriptorsIn(control, func(fds []int) (err error) {
+		if len(fds) != 1 {
+			return errForm
 		}
 		own = &connection{}
-		if len(fds) != 1 {
-			err = errForm
-		} else {
-			*own, err = connectionOf(fds[0])
-		}
-		for _, fd := range fds {
-			err = errors.Join(err, unix.Close(fd))
-		}
-		if err != nil {
-			return nil, err
-		}
+		*own, err = connectionOf(fds[0])
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return own, nil
 }

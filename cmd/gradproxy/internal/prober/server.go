@@ -47,32 +47,33 @@ func newServer(load func() (watcher, error)) *server {
 // A connection has the addresses of a TCP connection of the proxy: its own, and the one of the app's socket.
 type connection struct{ local, app netip.AddrPort }
 
-// answer returns the answer to a request. own is the connection that came with it; nil: none. An error says that the request is out of form.
-func (s *server) answer(datagram []byte, own *connection) ([]byte, error) {
+// answer returns the answer to a request, and the descriptor that goes with it; -1: none does. own is the connection that came with the request; nil: none. An error
+// says that the request is out of form.
+func (s *server) answer(datagram []byte, own *connection) (answer []byte, fd int, err error) {
 	r, err := decodeRequest(datagram)
 	if err != nil || (r.op == opLook) != (own != nil) {
-		return nil, errForm
+		return nil, -1, errForm
 	}
 	switch r.op {
 	case opLoad:
-		_, err := s.open()
+		w, err := s.open()
 		if err != nil {
-			return failure(statusFailed, 0, err.Error()), nil
+			return failure(statusFailed, 0, err.Error()), -1, nil
 		}
-		return head(statusDone), nil
+		return head(statusDone), w.Recent(), nil
 	case opLook:
-		return s.look(own, r.far), nil
+		return s.look(own, r.far), -1, nil
 	case opLiving:
-		return s.living(), nil
+		return s.living(), -1, nil
 	}
 	process, ok := s.process(r.process)
 	if !ok {
-		return failure(statusEnded, 0, "the process has ended"), nil
+		return failure(statusEnded, 0, "the process has ended"), -1, nil
 	}
 	if r.op == opCounts {
-		return countsOf(process), nil
+		return countsOf(process), -1, nil
 	}
-	return callsOf(process, r.tag), nil
+	return callsOf(process, r.tag), -1, nil
 }
 
 // open loads the programs, once.
@@ -84,18 +85,6 @@ func (s *server) open() (watcher, error) {
 		s.watcher, s.failed = s.load()
 	}
 	return s.watcher, s.failed
-}
-
-// recent returns the descriptor that goes with an answer; -1: none does.
-func (s *server) recent(datagram []byte) int {
-	if r, err := decodeRequest(datagram); err != nil || r.op != opLoad {
-		return -1
-	}
-	w, err := s.open()
-	if err != nil {
-		return -1
-	}
-	return w.Recent()
 }
 
 // process returns the process that has that name here.

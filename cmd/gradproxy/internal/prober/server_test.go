@@ -99,7 +99,7 @@ func serverOf(h *host) *server { return newServer(func() (watcher, error) { retu
 // say has a server answer, and fails the test if it takes the request to be out of form.
 func say(t *testing.T, s *server, r *request, own *connection) ([]byte, error) {
 	t.Helper()
-	answer, err := s.answer(r.encode(), own)
+	answer, _, err := s.answer(r.encode(), own)
 	if err != nil {
 		t.Fatalf("request %+v: %v", r, err)
 	}
@@ -210,12 +210,12 @@ func hostile() map[string][]byte {
 
 func TestHostileRequests(t *testing.T) {
 	for name, datagram := range hostile() {
-		if answer, err := serverOf(&host{}).answer(datagram, nil); !errors.Is(err, errForm) {
+		if answer, _, err := serverOf(&host{}).answer(datagram, nil); !errors.Is(err, errForm) {
 			t.Errorf("%s: answer %x, %v", name, answer, err)
 		}
 	}
 	for _, o := range []op{opLoad, opCalls, opCounts, opLiving} {
-		if answer, err := serverOf(&host{}).answer((&request{op: o}).encode(), &connection{}); !errors.Is(err, errForm) {
+		if answer, _, err := serverOf(&host{}).answer((&request{op: o}).encode(), &connection{}); !errors.Is(err, errForm) {
 			t.Errorf("op %d with a connection: answer %x, %v", o, answer, err)
 		}
 	}
@@ -235,7 +235,7 @@ func FuzzRequests(f *testing.F) {
 		for len(datagrams) > 0 {
 			n := min(len(datagrams), requestLen)
 			for _, own := range []*connection{nil, {local: port(4000), app: port(app)}} {
-				answer, err := s.answer(datagrams[:n], own)
+				answer, _, err := s.answer(datagrams[:n], own)
 				if err != nil {
 					continue
 				}
