@@ -15,6 +15,7 @@ require (
 	github.com/chromedp/chromedp v0.14.1
 	github.com/cilium/ebpf v0.22.0
 	github.com/gdamore/tcell/v2 v2.13.10
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/landlock-lsm/go-landlock v0.11.0
 	github.com/pion/dtls/v2 v2.2.12
 	github.com/pion/logging v0.2.4

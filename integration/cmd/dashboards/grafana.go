@@ -3,143 +3,44 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-)
 
-// The types of this file are the part of Grafana's dashboard model that the dashboards use. Their JSON names are Grafana's:
-// https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+)
 
 // schemaVersion is that of Grafana 10; newer ones read it.
 const schemaVersion = 38
 
+// A board is a dashboard in Grafana's own model, whose panels stand in rows.
 type board struct {
-	UID           string      `json:"uid"`
-	Title         string      `json:"title"`
-	Description   string      `json:"description"`
-	Tags          []string    `json:"tags"`
-	SchemaVersion int         `json:"schemaVersion"`
-	Editable      bool        `json:"editable"`
-	GraphTooltip  int         `json:"graphTooltip"` // 1: all panels show the same moment
-	Refresh       string      `json:"refresh"`
-	Time          period      `json:"time"`
-	Templating    templating  `json:"templating"`
-	Annotations   annotations `json:"annotations"`
-	Links         []link      `json:"links"`
-	Panels        []*panel    `json:"panels"`
-
-	x, y, height int // where the next panel stands, and the height of its row
+	uid          string
+	builder      *dashboard.DashboardBuilder
+	panels       uint32
+	x, y, height uint32 // where the next panel stands, and the height of its row
 }
 
-type period struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-}
-
-type templating struct {
-	List []variable `json:"list"`
-}
-
-// A variable is a choice at the top of a dashboard.
-type variable struct {
-	Name       string  `json:"name"`
-	Label      string  `json:"label"`
-	Type       string  `json:"type"`
-	Query      string  `json:"query"`
-	Datasource *source `json:"datasource,omitempty"`
-	Definition string  `json:"definition,omitempty"`
-	Refresh    int     `json:"refresh,omitempty"` // 2: when the time range changes
-	IncludeAll bool    `json:"includeAll,omitempty"`
-	Multi      bool    `json:"multi,omitempty"`
-	AllValue   string  `json:"allValue,omitempty"`
-}
-
-type annotations struct {
-	List []annotation `json:"list"`
-}
-
-// An annotation marks times on all panels.
-type annotation struct {
-	Name       string `json:"name"`
-	Datasource source `json:"datasource"`
-	Enable     bool   `json:"enable"`
-	Expr       string `json:"expr"`
-	IconColor  string `json:"iconColor"`
-	Step       string `json:"step"`
-	Title      string `json:"titleFormat"`
-}
-
-type link struct {
-	Title       string   `json:"title"`
-	Type        string   `json:"type"`
-	Tags        []string `json:"tags"`
-	AsDropdown  bool     `json:"asDropdown"`
-	IncludeVars bool     `json:"includeVars"`
-	KeepTime    bool     `json:"keepTime"`
-}
-
-type source struct {
-	Type string `json:"type"`
-	UID  string `json:"uid"`
-}
-
-type panel struct {
-	ID          int            `json:"id"`
-	Type        string         `json:"type"`
-	Title       string         `json:"title"`
-	Description string         `json:"description,omitempty"`
-	GridPos     gridPos        `json:"gridPos"`
-	Datasource  source         `json:"datasource"`
-	Targets     []target       `json:"targets"`
-	FieldConfig fieldConfig    `json:"fieldConfig"`
-	Options     map[string]any `json:"options"`
-}
-
-type gridPos struct {
-	H int `json:"h"`
-	W int `json:"w"`
-	X int `json:"x"`
-	Y int `json:"y"`
-}
-
-type target struct {
-	RefID        string `json:"refId"`
-	Datasource   source `json:"datasource"`
-	Expr         string `json:"expr"`
-	LegendFormat string `json:"legendFormat"`
-}
-
-type fieldConfig struct {
-	Defaults  fieldDefaults `json:"defaults"`
-	Overrides []struct{}    `json:"overrides"`
-}
-
-type fieldDefaults struct {
-	Unit     string         `json:"unit"`
-	Decimals *int           `json:"decimals,omitempty"`
-	Min      *float64       `json:"min,omitempty"`
-	Custom   map[string]any `json:"custom,omitempty"`
-}
-
-// prometheus is the data source that the reader chooses.
-var prometheus = source{"prometheus", "${datasource}"}
+// source is the data source that the reader chooses.
+var source = common.DataSourceRef{Type: cog.ToPtr("prometheus"), Uid: cog.ToPtr("${datasource}")}
 
 // newBoard returns a dashboard without panels, with choices of proxy and peer.
 func newBoard(uid, title, description string) *board {
-	choice := func(name, label, query string) variable {
-		return variable{Name: name, Label: label, Type: "query", Query: query, Definition: query, Datasource: &prometheus, Refresh: 2, IncludeAll: true, Multi: true, AllValue: ".*"}
+	choice := func(name, label, query string) *dashboard.QueryVariableBuilder {
+		return dashboard.NewQueryVariableBuilder(name).Label(label).Query(dashboard.StringOrMap{String: &query}).Definition(query).Datasource(source).
+			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).IncludeAll(true).Multi(true).AllValue(".*")
 	}
-	return &board{
-		UID: uid, Title: title, Description: description, Tags: []string{"gradproxy"}, SchemaVersion: schemaVersion, Editable: true, GraphTooltip: 1,
-		Refresh: "10s", Time: period{"now-1h", "now"},
-		Templating: templating{[]variable{
-			{Name: "datasource", Label: "Prometheus", Type: "datasource", Query: "prometheus"},
-			choice("instance", "proxy", "label_values(gradproxy_build_info, instance)"),
-			choice("peer", "peer", `label_values(gradproxy_peer_up{instance=~"$instance"}, peer)`),
-		}},
-		Annotations: annotations{[]annotation{{Name: "outages", Datasource: prometheus, Enable: true, IconColor: "red", Step: "10s",
-			Expr: metric("peer_outage_seconds", peers) + " > 0", Title: "outage to {{peer}}"}}},
-		Links:  []link{{Title: "gradproxy", Type: "dashboards", Tags: []string{"gradproxy"}, AsDropdown: true, IncludeVars: true, KeepTime: true}},
-		Panels: []*panel{},
-	}
+	return &board{uid: uid, builder: dashboard.NewDashboardBuilder(title).Uid(uid).Description(description).Tags([]string{"gradproxy"}).
+		Tooltip(dashboard.DashboardCursorSyncCrosshair).Refresh("10s").Time("now-1h", "now").
+		WithVariable(dashboard.NewDatasourceVariableBuilder("datasource").Label("Prometheus").Type("prometheus")).
+		WithVariable(choice("instance", "proxy", "label_values(gradproxy_build_info, instance)")).
+		WithVariable(choice("peer", "peer", `label_values(gradproxy_peer_up{instance=~"$instance"}, peer)`)).
+		Annotation(dashboard.NewAnnotationQueryBuilder().Name("outages").Datasource(source).Enable(true).IconColor("red").Step("10s").
+			Expr(metric("peer_outage_seconds", peers) + " > 0").TitleFormat("outage to {{peer}}")).
+		Link(dashboard.NewDashboardLinkBuilder("gradproxy").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{"gradproxy"}).
+			AsDropdown(true).IncludeVars(true).KeepTime(true))}
 }
 
 // A line is one expression of a panel, with the legend of its series.
@@ -153,37 +54,63 @@ const (
 
 // graph adds lines over time, a third of a row wide.
 func (b *board) graph(title, unit, description string, lines ...line) {
-	p := b.add("timeseries", title, unit, description, columns/3, graphHeight, lines)
-	p.FieldConfig.Defaults.Custom = map[string]any{"fillOpacity": 10, "lineWidth": 1, "showPoints": "never", "spanNulls": false}
-	p.Options = map[string]any{"legend": map[string]any{"displayMode": "list", "placement": "bottom"}, "tooltip": map[string]any{"mode": "multi", "sort": "desc"}}
+	p := timeseries.NewPanelBuilder().Id(b.next()).Title(title).Description(description).Datasource(source).Unit(unit).GridPos(b.place(columns/3, graphHeight)).
+		FillOpacity(10).LineWidth(1).ShowPoints(common.VisibilityModeNever).
+		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true)).
+		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending))
+	for i, l := range lines {
+		p.WithTarget(query(i, l))
+	}
+	b.builder.WithPanel(p)
 }
 
 // number adds one number, a sixth of a row wide.
 func (b *board) number(title, unit, description, expr string) {
-	p := b.add("stat", title, unit, description, columns/6, statHeight, []line{{"", expr}})
-	p.Options = map[string]any{"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}}, "graphMode": "area", "colorMode": "value"}
+	b.builder.WithPanel(stat.NewPanelBuilder().Id(b.next()).Title(title).Description(description).Datasource(source).Unit(unit).GridPos(b.place(columns/6, statHeight)).
+		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"})).
+		GraphMode(common.BigValueGraphModeArea).ColorMode(common.BigValueColorModeValue).
+		WithTarget(query(0, line{"", expr})))
 }
 
-func (b *board) add(kind, title, unit, description string, width, height int, lines []line) *panel {
+// query returns the i-th query of a panel.
+func query(i int, l line) *prometheus.DataqueryBuilder {
+	return prometheus.NewDataqueryBuilder().RefId(string(rune('A' + i))).Datasource(source).Expr(l.expr).LegendFormat(l.legend)
+}
+
+// next returns the number of the next panel.
+func (b *board) next() uint32 {
+	b.panels++
+	return b.panels
+}
+
+// place returns where the next panel stands: beside the last one if the row has room, and panels of its height.
+func (b *board) place(width, height uint32) dashboard.GridPos {
 	if b.x+width > columns || b.height != height && b.x > 0 {
 		b.x, b.y = 0, b.y+b.height
 	}
 	b.height = height
-	p := &panel{ID: len(b.Panels) + 1, Type: kind, Title: title, Description: description, GridPos: gridPos{height, width, b.x, b.y}, Datasource: prometheus,
-		FieldConfig: fieldConfig{Defaults: fieldDefaults{Unit: unit}, Overrides: []struct{}{}}}
-	for i, l := range lines {
-		p.Targets = append(p.Targets, target{string(rune('A' + i)), prometheus, l.expr, l.legend})
-	}
+	at := dashboard.GridPos{H: height, W: width, X: b.x, Y: b.y}
 	b.x += width
-	b.Panels = append(b.Panels, p)
-	return p
+	return at
 }
 
 func (b *board) json() ([]byte, error) {
+	built, err := b.builder.Build()
+	if err != nil {
+		return nil, err
+	}
+	built.SchemaVersion = schemaVersion
+	// By default the library puts annotations and links into a menu of newer releases.
+	for i := range built.Annotations.List {
+		built.Annotations.List[i].Placement = nil
+	}
+	for i := range built.Links {
+		built.Links[i].Placement = nil
+	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	err := e.Encode(b)
+	err = e.Encode(built)
 	return text.Bytes(), err
 }

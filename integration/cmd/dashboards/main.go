@@ -23,7 +23,7 @@ func render() (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		files["deploy/grafana/"+b.UID+".json"] = text
+		files["deploy/grafana/"+b.uid+".json"] = text
 	}
 	for name, groups := range map[string][]group{"rules": recorded(), "alerts": alerts()} {
 		text, err := writeRules(groups)

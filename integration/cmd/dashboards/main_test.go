@@ -12,6 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
@@ -34,8 +40,12 @@ func TestFilesAreMade(t *testing.T) {
 	}
 }
 
-// Panels do not lie on each other, and each has a title of its own, at least one expression, and series that differ by name.
+// Grafana's own types read the dashboards. Panels do not lie on each other, and each has a title of its own, at least one expression, and series that differ by name.
 func TestBoardsAreWhole(t *testing.T) {
+	known := cog.NewRuntime()
+	known.RegisterPanelcfgVariant(stat.VariantConfig())
+	known.RegisterPanelcfgVariant(timeseries.VariantConfig())
+	known.RegisterDataqueryVariant(prometheus.VariantConfig())
 	files, err := render()
 	if err != nil {
 		t.Fatal(err)
@@ -44,28 +54,33 @@ func TestBoardsAreWhole(t *testing.T) {
 		if !strings.HasSuffix(name, ".json") {
 			continue
 		}
-		var b board
+		var b dashboard.Dashboard
 		if err := json.Unmarshal(text, &b); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", name, err)
 		}
-		taken, titles := map[[2]int]int{}, map[string]bool{}
+		taken, titles := map[[2]uint32]uint32{}, map[string]bool{}
 		for _, p := range b.Panels {
-			if titles[p.Title] || len(p.Targets) == 0 {
-				t.Errorf("%s: panel %q has %d expressions, or the title of another", name, p.Title, len(p.Targets))
+			p, title := p.Panel, *p.Panel.Title
+			if titles[title] || len(p.Targets) == 0 {
+				t.Errorf("%s: panel %q has %d expressions, or the title of another", name, title, len(p.Targets))
 			}
-			titles[p.Title] = true
+			titles[title] = true
 			for x := range p.GridPos.W {
 				for y := range p.GridPos.H {
-					at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+					at := [2]uint32{p.GridPos.X + x, p.GridPos.Y + y}
 					if other := taken[at]; other != 0 || at[0] >= columns {
-						t.Errorf("%s: panel %q lies on panel %d, or beyond the edge", name, p.Title, other)
+						t.Errorf("%s: panel %q lies on panel %d, or beyond the edge", name, title, other)
 					}
-					taken[at] = p.ID
+					taken[at] = *p.Id
 				}
 			}
 			for _, target := range p.Targets {
-				if !strings.Contains(target.Expr, "$instance") {
-					t.Errorf("%s: %q is not of the chosen proxies: %s", name, p.Title, target.Expr)
+				q, ok := target.(*prometheus.Dataquery)
+				if !ok {
+					t.Fatalf("%s: %q has a query that is a %T", name, title, target)
+				}
+				if !strings.Contains(q.Expr, "$instance") {
+					t.Errorf("%s: %q is not of the chosen proxies: %s", name, title, q.Expr)
 				}
 			}
 		}
