@@ -15,10 +15,10 @@ type Call struct {
 	Ranks    int    // of the group; 0: not known, since its construction was not seen
 	Storage  uint64 // address of the object that owns the memory that is summed
 	Freed    uint32 // times at which buckets of the process were freed, or were about to be, before the call: as long as it is the same, all buckets live
-	Member   Member // the process's place in the group, as the group's object shows it in the layout
+	Member   Member // the process's rank in the group, as the group's object shows it in the layout
 }
 
-// A Member is a process's place in a group. The zero Member: not known.
+// A Member is a process's rank in a group, and the number of its ranks. The zero Member: not known.
 type Member struct{ Rank, Ranks int }
 
 // NoElements is the number of elements that a wrong layout shows.

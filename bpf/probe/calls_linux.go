@@ -103,7 +103,7 @@ func (p *probeProcess) group(i int) group {
 	return group{uint32(g.Noted >> 32), g.Size, g.Members}
 }
 
-// member returns the process's place in the group; the zero Member if the words that should hold it do not.
+// member returns the process's rank in the group; the zero Member if the words that should hold it do not.
 func (g group) member(layout int) Member {
 	v := g.members[wordsOfCounts[layout]]
 	m := Member{int(uint32(v)), int(v >> 32)}

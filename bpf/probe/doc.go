@@ -25,7 +25,7 @@
 // of one process group can be known again in the next: torchft makes its groups anew while its buckets stay. It also has the process's rank in the group, which
 // says which part of the bucket a message holds. The rank is an argument of the constructor; of older groups it is read from the object.
 //
-// A process has places for 64 groups. A new group takes a free place, or else one in turn. If the group that had it calls again it is as new, and its number of
+// A process has entries for 64 groups. A new group takes a free entry, or else one in turn. If the group that had it calls again it is as new, and its number of
 // ranks is not known any more.
 //
 // Another process than the one that loads the programs can read the newest calls, without capabilities and in some 0.1 µs ([Recent]): the programs write them to memory that it
