@@ -5,6 +5,7 @@ package integration
 import (
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"testing"
 	"time"
@@ -13,11 +14,12 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// maxOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small. On a machine with nothing else to do
-// it is 1.15 to 1.17; before small messages gathered it was 1.96 over TLS and 1.58 over DTLS. A busy machine spreads a burst.
-const maxOverWire = 1.25
+// maxOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small, in the best of several stretches of a job's
+// steps: a busy machine spreads a burst over more of the times in which messages gather, which costs packets, and is rarely as busy all the time. The
+// best stretch has 1.12 to 1.14, and without gathering 1.59 over TLS and 1.36 over DTLS.
+const maxOverWire = 1.2
 
-// maxOfBursts is maxOverWire for bursts whose messages are 100 bytes: 1.7 now, and 2.3 before.
+// maxOfBursts is maxOverWire for bursts whose messages are 100 bytes, in all: 1.7, and 2.3 before messages gathered.
 const maxOfBursts = 2
 
 // overLink counts what the link carries beside the bytes of the tunnel.
@@ -79,7 +81,8 @@ func (o *overLink) end(rounds int) float64 {
 func TestLinkBytesOfMXNet(t *testing.T) {
 	for _, carrier := range []string{tunnel.CarrierTLS, tunnel.CarrierDTLS} {
 		t.Run(carrier, func(t *testing.T) {
-			const first, steps = 20, 200
+			const first, stretch, stretches = 20, 30, 6
+			const steps = first + stretch*stretches
 			job := newJob(t, "mxnet", "mxnet_job.py", 0, nil)
 			job.Nodes = []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Worker, Site: 1}, {Role: testbed.Worker, Site: 1}}
 			job.Args = []string{"--model", "conv", "--steps", fmt.Sprint(steps), "--batch", "32", "--lr", "0.1", "--decay", "--test", "500"}
@@ -88,24 +91,28 @@ func TestLinkBytesOfMXNet(t *testing.T) {
 			over := countLink(t, w, ps)
 			run := startJob(t, w, job)
 			ctx := deadline(t, patience)
+			ratio := math.Inf(1)
 			for k := range steps {
 				for _, worker := range run.Ranks[2:] {
 					if err := worker.Step(ctx, k); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if k == first {
+				switch done := k + 1 - first; {
+				case done == 0:
+					over.begin()
+				case done > 0 && done%stretch == 0:
+					ratio = min(ratio, over.end(stretch))
 					over.begin()
 				}
 			}
-			ratio := over.end(steps - 1 - first)
 			results := run.Wait()
 			if err := testbed.Failures(results); err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%.3f bytes on the link for each in the tunnel, a step of %.4f s", ratio, results[2].StepSeconds)
+			t.Logf("%.3f bytes on the link for each in the tunnel in the best stretch, a step of %.4f s", ratio, results[2].StepSeconds)
 			if ratio > maxOverWire {
-				t.Errorf("%.3f bytes on the link for each in the tunnel, want at most %v", ratio, maxOverWire)
+				t.Errorf("%.3f bytes on the link for each in the tunnel in the best stretch of %d steps, want at most %v", ratio, stretch, maxOverWire)
 			}
 		})
 	}
