@@ -32,6 +32,8 @@ const (
 	// Pieces of timedAlways bytes are timed, and one in timedEvery of shorter ones.
 	timedAlways = 4 << 10
 	timedEvery  = 16
+	// The thread's clock times so many long pieces after one that took too long by the wall clock.
+	timedClosely = 64
 )
 
 // errTime and errMemory are why a stream is not understood any longer.
@@ -87,6 +89,7 @@ type meter struct {
 	taken int           // bytes of the budget
 	bytes int           // given since the last look
 	begun bool          // a short piece was given
+	close int           // long pieces that the thread's clock still times
 	over  time.Duration // time beyond that of the bytes; the time of up to heldEvery bytes may be saved
 	used  time.Duration // of over, paid for
 }
@@ -111,7 +114,8 @@ func (m *meter) Next(b []byte) (parser.Segment, error) {
 }
 
 // timed has the parser classify b, and pays for the processor's time, in which a busy machine's other programs have no part. Its clock takes longer to read
-// than a header to parse: of short pieces one in timedEvery is timed, by chance, for all.
+// than a header to parse: of short pieces one in timedEvery is timed, by chance, for all. A long piece is timed by the wall clock, which costs little and shows at least the
+// processor's time, until that is so much that the stream would pay: then the next timedClosely long pieces are timed by the processor's clock, and pay.
 func (m *meter) timed(b []byte) (parser.Segment, error) {
 	weight := time.Duration(1)
 	if len(b) < timedAlways {
@@ -121,24 +125,37 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 			return m.Parser.Next(b)
 		}
 	}
-	seg, took, err := m.measured(b)
+	byWall := len(b) >= timedAlways && m.close == 0
+	seg, took, err := m.measured(b, byWall)
 	if err != nil {
 		return seg, err
+	}
+	if byWall && m.over+took-time.Duration(seg.Len)*timePerByte > timeFree/8 {
+		m.close = timedClosely
+		return seg, nil
+	}
+	if len(b) >= timedAlways && !byWall {
+		m.close--
 	}
 	m.over = max(m.over+weight*(took-time.Duration(seg.Len)*timePerByte), -heldEvery*timePerByte)
 	if m.over <= timeFree/8 {
 		return seg, nil
 	}
 	d := m.over
-	m.used, m.over = m.used+d, 0
+	m.used, m.over, m.close = m.used+d, 0, timedClosely
 	if !m.time.take(d, m.now()) && m.used > timeFree {
 		return parser.Segment{}, m.end(errTime, "time")
 	}
 	return seg, nil
 }
 
-// measured has the parser classify b, and returns the time that it took of this thread and of the process that answers questions.
-func (m *meter) measured(b []byte) (seg parser.Segment, took time.Duration, err error) {
+// measured has the parser classify b, and returns the time that it took: by the wall clock, or of this thread and of the process that answers questions.
+func (m *meter) measured(b []byte, byWall bool) (seg parser.Segment, took time.Duration, err error) {
+	if byWall {
+		began := m.now()
+		seg, err = m.Parser.Next(b)
+		return seg, m.now() - began, err
+	}
 	m.watch.sum = 0
 	m.watch.start()
 	seg, err = m.Parser.Next(b)

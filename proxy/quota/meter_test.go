@@ -151,9 +151,9 @@ func TestQuestionsAreParserTime(t *testing.T) {
 func TestWaitsAreNoParserTime(t *testing.T) {
 	var clock time.Duration
 	q := newQuota()
-	q.parserTime.left = 0
+	q.parserTime.left, q.parserTime.then = 0, sinceStart()
 	m, _ := meters(q, memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock}, slowCalls{}}, &hog{clock: &clock})
-	m.watch.worked = threadTime
+	m.watch.worked, m.now = threadTime, sinceStart
 	long := make([]byte, timedAlways)
 	for range 10 { // 50 ms, 25 times timeFree
 		if _, err := m.Next(long); err != nil {
@@ -167,6 +167,37 @@ func TestWaitsAreNoParserTime(t *testing.T) {
 		}
 	}
 	t.Error("a parser that works longer than it may was not ended")
+}
+
+// Long pieces of a cheap stream never read the thread's clock, which is a system call. One that takes long has the next ones read it, and a
+// stream that is cheap by it goes back to the wall clock.
+func TestLongPiecesReadTheWallClock(t *testing.T) {
+	var wall time.Duration
+	readings := 0
+	parser := &hog{clock: &wall, takes: time.Nanosecond}
+	m, _ := meters(newQuota(), memory.NewBudget(64<<20), &wall, parser, &hog{clock: &wall})
+	m.watch.worked = func() time.Duration { readings++; return 0 }
+	long := make([]byte, timedAlways)
+	give := func(pieces, want int) {
+		t.Helper()
+		readings = 0
+		for range pieces {
+			if _, err := m.Next(long); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if readings != want {
+			t.Errorf("%d pieces read the thread's clock %d times, want %d", pieces, readings, want)
+		}
+	}
+	give(1000, 0)
+	parser.takes = time.Microsecond // 4 ms for a piece: another program had the processor
+	give(1, 0)
+	parser.takes = time.Nanosecond
+	give(1000, 2*timedClosely)
+	if m.used != 0 {
+		t.Errorf("the stream has paid for %v of another program's time", m.used)
+	}
 }
 
 // A spinning parser takes some 100 microseconds of the processor for each piece.

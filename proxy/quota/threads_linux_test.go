@@ -51,7 +51,7 @@ func TestWaitingParsersKeepNoThreads(t *testing.T) {
 		a := &asking{hog{clock: new(time.Duration)}, nil}
 		m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, a, &hog{clock: &clock})
 		a.calls = &questions{Calls: c, watch: m.watch, now: sinceStart}
-		m.watch.worked = threadTime
+		m.watch.worked, m.close = threadTime, timedClosely
 		all.Go(func() {
 			if _, err := m.Next(make([]byte, timedAlways)); err != nil {
 				t.Error(err)
