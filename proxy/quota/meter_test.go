@@ -151,7 +151,7 @@ func TestQuestionsAreParserTime(t *testing.T) {
 func TestWaitsAreNoParserTime(t *testing.T) {
 	var clock time.Duration
 	q := newQuota()
-	q.parserTime.left, q.parserTime.then = 0, sinceStart()
+	q.parserTime.left, q.parserTime.cores = 0, 0 // it stays so
 	m, _ := meters(q, memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock}, slowCalls{}}, &hog{clock: &clock})
 	m.watch.worked, m.now = threadTime, sinceStart
 	long := make([]byte, timedAlways)
