@@ -1,4 +1,5 @@
-// Package lru orders values by their last use, so that the one that was used least recently can be found and dropped.
+// Package lru orders values by their last use, so that the one that was used least recently can be found and dropped: a [Cache] finds them by their
+// keys, and a [List] has the order alone, of values that its user keeps and finds.
 package lru
 
 import "iter"
@@ -6,14 +7,14 @@ import "iter"
 // A Cache maps keys to values and keeps them in the order of their last use. It has no limit of its own: the caller drops
 // the oldest, or names a limit to Keep. The zero Cache is empty. It is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
-	entries map[K]*entry[K, V]
-	root    entry[K, V] // of a ring: root.older is the newest entry, root.newer the oldest
+	places  map[K]int32 // in entries, by key
+	entries []entry[K, V]
+	order   List
 }
 
 type entry[K comparable, V any] struct {
-	newer, older *entry[K, V]
-	key          K
-	value        V
+	key   K
+	value V
 }
 
 // Len returns the number of values.
@@ -21,71 +22,80 @@ func (c *Cache[K, V]) Len() int { return len(c.entries) }
 
 // Use returns the value of k, which is then the newest.
 func (c *Cache[K, V]) Use(k K) (v V, ok bool) {
-	e := c.entries[k]
-	if e == nil {
+	at, ok := c.places[k]
+	if !ok {
 		return v, false
 	}
-	if c.root.older != e {
-		e.unlink()
-		c.link(e)
-	}
-	return e.value, true
+	c.order.Use(at)
+	return c.entries[at].value, true
 }
 
 // Peek returns the value of k and leaves the order as it is.
 func (c *Cache[K, V]) Peek(k K) (v V, ok bool) {
-	if e := c.entries[k]; e != nil {
-		return e.value, true
+	if at, ok := c.places[k]; ok {
+		return c.entries[at].value, true
 	}
 	return v, false
 }
 
 // Put sets the value of k, which is then the newest.
 func (c *Cache[K, V]) Put(k K, v V) {
-	if e := c.entries[k]; e != nil {
-		e.value = v
-		c.Use(k)
+	if at, ok := c.places[k]; ok {
+		c.entries[at].value = v
+		c.order.Use(at)
 		return
 	}
-	if c.entries == nil {
-		c.entries = map[K]*entry[K, V]{}
-		c.root.newer, c.root.older = &c.root, &c.root
+	if c.places == nil {
+		c.places = map[K]int32{}
 	}
-	e := &entry[K, V]{key: k, value: v}
-	c.entries[k] = e
-	c.link(e)
+	c.places[k] = c.order.Add()
+	c.entries = append(c.entries, entry[K, V]{k, v})
 }
 
 // Keep sets the value of k, which is then the newest, and drops the oldest ones until at most limit are left.
 func (c *Cache[K, V]) Keep(k K, v V, limit int) {
 	for c.Put(k, v); c.Len() > max(limit, 0); {
-		oldest, _, _ := c.Oldest()
-		c.Delete(oldest)
+		c.remove(c.order.Oldest())
 	}
 }
 
 // Delete drops k, if it is there.
 func (c *Cache[K, V]) Delete(k K) {
-	if e := c.entries[k]; e != nil {
-		e.unlink()
-		delete(c.entries, k)
+	if at, ok := c.places[k]; ok {
+		c.remove(at)
+	}
+}
+
+// remove drops the value at a place. The last one takes its place.
+func (c *Cache[K, V]) remove(at int32) {
+	c.order.Remove(at)
+	delete(c.places, c.entries[at].key)
+	last := len(c.entries) - 1
+	if int(at) != last {
+		c.entries[at] = c.entries[last]
+		c.places[c.entries[at].key] = at
+	}
+	c.entries[last] = entry[K, V]{}
+	if c.entries = c.entries[:last]; last == 0 {
+		c.entries = nil
 	}
 }
 
 // Oldest returns the value that was used least recently.
 func (c *Cache[K, V]) Oldest() (k K, v V, ok bool) {
-	if len(c.entries) == 0 {
+	at := c.order.Oldest()
+	if at == None {
 		return k, v, false
 	}
-	e := c.root.newer
+	e := &c.entries[at]
 	return e.key, e.value, true
 }
 
 // FromNewest iterates from the value that was used most recently to the oldest. The loop must not change the Cache.
 func (c *Cache[K, V]) FromNewest() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for e := c.root.older; e != nil && e != &c.root; e = e.older {
-			if !yield(e.key, e.value) {
+		for at := c.order.Newest(); at != None; at = c.order.Older(at) {
+			if e := &c.entries[at]; !yield(e.key, e.value) {
 				return
 			}
 		}
@@ -96,20 +106,15 @@ func (c *Cache[K, V]) FromNewest() iter.Seq2[K, V] {
 // given, and must not change the Cache otherwise.
 func (c *Cache[K, V]) FromOldest() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for e := c.root.newer; e != nil && e != &c.root; {
-			next := e.newer
-			if !yield(e.key, e.value) {
+		for at := c.order.Oldest(); at != None; {
+			next := c.order.Newer(at)
+			if e := &c.entries[at]; !yield(e.key, e.value) {
 				return
 			}
-			e = next
+			if int(next) == len(c.entries) { // it was the last one, and has taken the place of the value that the loop has deleted
+				next = at
+			}
+			at = next
 		}
 	}
 }
-
-// link makes e the newest.
-func (c *Cache[K, V]) link(e *entry[K, V]) {
-	e.newer, e.older = &c.root, c.root.older
-	e.older.newer, c.root.older = e, e
-}
-
-func (e *entry[K, V]) unlink() { e.newer.older, e.older.newer = e.older, e.newer }

@@ -73,6 +73,32 @@ func TestDropWhileIterating(t *testing.T) {
 	}
 }
 
+// Such a loop sees each value once, whatever the order in which they were put and used.
+func TestDropWhileIteratingInAnyOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for round := range 1000 {
+		var c Cache[int, string]
+		for k := range 8 {
+			c.Put(k, "")
+		}
+		want, kept := r.Perm(8), []int(nil)
+		for _, k := range want {
+			c.Use(k)
+		}
+		var got []int
+		for k := range c.FromOldest() {
+			if got = append(got, k); r.IntN(2) == 0 {
+				c.Delete(k)
+			} else {
+				kept = append(kept, k)
+			}
+		}
+		if slices.Reverse(kept); !slices.Equal(got, want) || !slices.Equal(keys(t, &c), kept) {
+			t.Fatalf("round %d: the loop saw %v of %v, %v of %v are left", round, got, want, keys(t, &c), kept)
+		}
+	}
+}
+
 // Against a slice that is searched.
 func TestAgainstAModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

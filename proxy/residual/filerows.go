@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -125,7 +126,7 @@ func (s *Store) restoreRows(saved fileArrays) {
 			continue
 		}
 		m.ledger = &s.ledger
-		for at := m.oldest; at != none; at = m.rows[at].newer {
+		for at := m.order.Oldest(); at != lru.None; at = m.order.Newer(at) {
 			m.rows[at].used = s.now()
 		}
 		s.addRows(m)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -18,16 +19,16 @@ type Rows struct {
 	lasting bool // the tensor outlives the connection, and the process
 	ledger  *ledger
 
-	forgotten      bool   // it is not the memory of its array any more
-	used           uint64 // tick of the last value
-	values         int    // that have come
-	scale          scale
-	guard          feedback.Control // of the rows together
-	seen           feedback.Sample  // of the last value that was measured
-	places         map[uint64]int32 // in rows, by row number
-	rows           []row            // without holes
-	chunks         [][]float32      // their residuals, chunkRows in each
-	newest, oldest int32            // places of the rows that were used most and least recently, or none
+	forgotten bool   // it is not the memory of its array any more
+	used      uint64 // tick of the last value
+	values    int    // that have come
+	scale     scale
+	guard     feedback.Control // of the rows together
+	seen      feedback.Sample  // of the last value that was measured
+	places    map[uint64]int32 // in rows, by row number
+	rows      []row            // without holes
+	chunks    [][]float32      // their residuals, chunkRows in each
+	order     lru.List         // of their places
 }
 
 // A rowsKey names an array: by its index, which is of one worker.
@@ -36,15 +37,11 @@ type rowsKey struct {
 	keys uint64
 }
 
-// A row has or had a residual. Rows are linked in the order of use by their places, and not by lru.Cache: there may be millions of rows, and an entry of a Cache is
-// allocated by itself and has pointers that each garbage collection follows. A row's place also tells where its residual lies.
+// A row has or had a residual. A row's place tells where its residual lies.
 type row struct {
-	id           uint64
-	used         uint64 // tick
-	newer, older int32  // places, or none
+	id   uint64
+	used uint64 // tick
 }
-
-const none = int32(-1)
 
 const (
 	// chunkSize is about how many values are allocated at a time.
@@ -56,21 +53,21 @@ const (
 // rowsCost is the memory that an array takes beside its rows: itself, and a chunk that is not full.
 const rowsCost = 512 + 4*chunkSize
 
-// rowCost is the memory that a row takes: residual, row (24 bytes), and its place in a map.
+// rowCost is the memory that a row takes: residual, row and its link (24 bytes), and its place in a map.
 func rowCost(width int) int64 { return 4*int64(width) + 48 }
 
 func (m *Rows) cost() int64 { return rowsCost + int64(len(m.rows))*rowCost(m.width) }
 
 func newRows(l *ledger, k rowsKey, d tensor.DType, width int, lasting bool) *Rows {
-	return &Rows{rowsKey: k, dtype: d, width: width, lasting: lasting, ledger: l, places: map[uint64]int32{}, newest: none, oldest: none}
+	return &Rows{rowsKey: k, dtype: d, width: width, lasting: lasting, ledger: l, places: map[uint64]int32{}}
 }
 
 // stalest returns the tick of the row that was used least recently, or the array's if there is none.
 func (m *Rows) stalest() uint64 {
-	if m.oldest == none {
-		return m.used
+	if oldest := m.order.Oldest(); oldest != lru.None {
+		return m.rows[oldest].used
 	}
-	return m.rows[m.oldest].used
+	return m.used
 }
 
 // gone notes that n rows of m are gone, with their residuals.
@@ -167,59 +164,28 @@ func (m *Rows) insert(id uint64) (at int32) {
 	if n := m.chunkRows(); len(m.rows) == n*len(m.chunks) {
 		m.chunks = append(m.chunks, make([]float32, n*m.width))
 	}
-	m.rows = append(m.rows, row{id: id})
+	m.rows = append(m.rows, row{id, m.ledger.now()})
 	m.places[id] = at
-	m.link(at)
+	m.order.Add()
 	return at
 }
 
 // touch notes that the row at that place was used.
 func (m *Rows) touch(at int32) {
-	m.unlink(at)
-	m.link(at)
-}
-
-func (m *Rows) link(at int32) {
-	r := &m.rows[at]
-	r.used, r.newer, r.older = m.ledger.now(), none, m.newest
-	if m.newest != none {
-		m.rows[m.newest].newer = at
-	}
-	if m.newest = at; m.oldest == none {
-		m.oldest = at
-	}
-}
-
-func (m *Rows) unlink(at int32) {
-	r := m.rows[at]
-	m.join(r.newer, r.older)
-}
-
-// join makes older and newer neighbours; none is an end.
-func (m *Rows) join(newer, older int32) {
-	if newer == none {
-		m.newest = older
-	} else {
-		m.rows[newer].older = older
-	}
-	if older == none {
-		m.oldest = newer
-	} else {
-		m.rows[older].newer = newer
-	}
+	m.rows[at].used = m.ledger.now()
+	m.order.Use(at)
 }
 
 // evict drops the row that was used least recently. The last one takes its place. ledger.mu is held.
 func (m *Rows) evict() {
-	at, last := m.oldest, int32(len(m.rows)-1)
-	m.unlink(at)
+	at, last := m.order.Oldest(), int32(len(m.rows)-1)
+	m.order.Remove(at)
 	delete(m.places, m.rows[at].id)
 	if at != last {
 		r := m.rows[last]
 		copy(m.residual(at), m.residual(last))
 		m.rows[at] = r
 		m.places[r.id] = at
-		m.moved(at)
 	}
 	clear(m.residual(last))
 	m.rows = m.rows[:last]
@@ -232,19 +198,4 @@ func (m *Rows) evict() {
 	}
 	m.ledger.bytes -= rowCost(m.width)
 	m.gone(1)
-}
-
-// moved links the neighbours of a row to that place, where it is now.
-func (m *Rows) moved(at int32) {
-	r := m.rows[at]
-	if r.newer == none {
-		m.newest = at
-	} else {
-		m.rows[r.newer].older = at
-	}
-	if r.older == none {
-		m.oldest = at
-	} else {
-		m.rows[r.older].newer = at
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -23,14 +24,14 @@ func idsOf(ids ...uint64) IDs {
 func (m *Rows) sound(t *testing.T) {
 	t.Helper()
 	n, tick := 0, ^uint64(0)
-	for at := m.newest; at != none; at = m.rows[at].older {
+	for at := m.order.Newest(); at != lru.None; at = m.order.Older(at) {
 		r := m.rows[at]
-		if r.used >= tick || m.places[r.id] != at || r.older == none && m.oldest != at || r.older != none && m.rows[r.older].newer != at {
+		if older := m.order.Older(at); r.used >= tick || m.places[r.id] != at || older == lru.None && m.order.Oldest() != at || older != lru.None && m.order.Newer(older) != at {
 			t.Fatalf("row %d at %d: %+v, used last before %d", r.id, at, r, tick)
 		}
 		n, tick = n+1, r.used
 	}
-	if rows := m.chunkRows(); n != len(m.rows) || n != len(m.places) || len(m.chunks) != (n+rows-1)/rows {
+	if rows := m.chunkRows(); n != len(m.rows) || n != m.order.Len() || n != len(m.places) || len(m.chunks) != (n+rows-1)/rows {
 		t.Fatalf("%d rows in order, %d in all, %d by id, in %d chunks of %d", n, len(m.rows), len(m.places), len(m.chunks), rows)
 	}
 }
