@@ -56,6 +56,15 @@ func (d *direction) Next(b []byte) (parser.Segment, error) {
 	return d.Direction.Next(b)
 }
 
+// Held implements [parser.Sized].
+func (d *direction) Held() int {
+	n := d.Direction.Held()
+	if h, ok := d.conn.service.(Sized); ok {
+		n += h.Held(d.side)
+	}
+	return n
+}
+
 // Method implements [parser.Dispatched].
 func (d *direction) Method() string { return d.conn.methods[d.side] }
 
@@ -74,6 +83,7 @@ var (
 	_ parser.Counter    = (*direction)(nil)
 	_ parser.Dispatched = (*direction)(nil)
 	_ parser.Labeler    = (*direction)(nil)
+	_ parser.Sized      = (*direction)(nil)
 )
 
 // open begins a call.

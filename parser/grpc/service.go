@@ -22,6 +22,13 @@ type Labeler interface {
 	Label(from parser.Side, t tensor.Tensor) parser.Label
 }
 
+// A Sized is a Service that holds memory beside what its calls tell of.
+type Sized interface {
+	Service
+	// Held returns about how many bytes the Service holds for the messages of a side. It is called by the goroutine that is given them, and must be quick.
+	Held(from parser.Side) int
+}
+
 // A Named message can tell the name of the tensor whose bytes its Next has returned last. Where the Service is no [Labeler], it is asked.
 type Named interface {
 	Message

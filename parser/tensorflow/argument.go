@@ -115,7 +115,7 @@ func (r *argumentReader) argument(n int) protoscan.Action {
 	x := r.message.call.conn
 	for i := uint64(0); i < maxAlike; i++ {
 		t.Key = mix.Words(x.seed, keyOfArgument, hashOf(r.message.call.path), uint64(r.in), r.content.number, r.content.shape.hash, i)
-		if x.claim(r.message, t.Key) {
+		if x.under[r.message.head.From].claim(r.message, t.Key) {
 			r.payload = true
 			r.message.value = t
 			return protoscan.Emit

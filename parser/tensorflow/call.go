@@ -16,39 +16,7 @@ type connection struct {
 	facts *facts
 	scope scope
 	seed  uint64
-	under [2]map[uint64]*message // by direction, then by key: tensors under way; each is used by its direction alone
-}
-
-// claim makes key the key of a tensor of m, unless another tensor of it is under way in m's direction: false.
-func (x *connection) claim(m *message, key uint64) bool {
-	under := x.under[m.head.From]
-	if other := under[key]; other != nil && other != m && !other.ended && !other.call.stream.Over() {
-		return false
-	}
-	if len(under) > maxUnder {
-		for k, other := range under {
-			if other.ended || other.call.stream.Over() {
-				delete(under, k)
-			}
-		}
-	}
-	under[key] = m
-	m.claimed = append(m.claimed, key)
-	return true
-}
-
-// maxUnder is how many tensors under way are noted before such as have been reset are looked for.
-const maxUnder = 64
-
-// release gives up the keys of a message that has ended.
-func (x *connection) release(m *message) {
-	m.ended = true
-	under := x.under[m.head.From]
-	for _, k := range m.claimed {
-		if under[k] == m {
-			delete(under, k)
-		}
-	}
+	under [2]underWay // by direction; each is used by its direction alone
 }
 
 // A kind is a method that is read.
@@ -104,7 +72,6 @@ type message struct {
 	scan    *protoscan.Scanner
 	value   tensor.Tensor // whose bytes are emitted, from the next byte on
 	claimed []uint64      // keys
-	ended   bool
 }
 
 // Next implements [grpc.Message].
@@ -125,12 +92,12 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 	return seg
 }
 
-// Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left out.
-func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() + 8*cap(m.claimed) }
+// Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left out; the connection tells of keys.
+func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() }
 
 // End implements [grpc.Message].
 func (m *message) End() bool {
 	payload := m.fields.end(!m.scan.Broken())
-	m.call.conn.release(m)
+	m.call.conn.under[m.head.From].release(m)
 	return payload
 }

@@ -12,7 +12,7 @@ var _ grpc.Labeler = (*connection)(nil)
 
 // Label implements [grpc.Labeler]: it tells the edge of a graph, or the collective, between two tasks.
 func (x *connection) Label(from parser.Side, t tensor.Tensor) (l parser.Label) {
-	m := x.under[from][t.Key]
+	m := x.under[from].byKey[t.Key]
 	if m == nil {
 		return l
 	}

@@ -9,7 +9,7 @@ import (
 
 func newConnection(c parser.Conn, f *facts) *connection {
 	s := scopeOf(c)
-	return &connection{conn: c, facts: f, scope: s, seed: s.seed(), under: [2]map[uint64]*message{{}, {}}}
+	return &connection{conn: c, facts: f, scope: s, seed: s.seed()}
 }
 
 // Protocol is TensorFlow's gRPC. The zero Protocol is ready for use; it must not be copied after first use.

@@ -105,7 +105,7 @@ func (r *valueReader) Field(p protoscan.Path, n int) protoscan.Action {
 		role, function = x.facts.role(x.scope, ask.step, edge.rendezvous())
 		setRole(&t, role, x.conn.Sums)
 	}
-	if t.Key = edge.key(x.seed, function, &r.content); !x.claim(r.message, t.Key) {
+	if t.Key = edge.key(x.seed, function, &r.content); !x.under[r.message.head.From].claim(r.message, t.Key) {
 		return protoscan.Skip
 	}
 	switch {
@@ -213,7 +213,7 @@ func (r *bufferReader) begin() {
 		t.Role, t.Proof, t.Why = tensor.Exact, tensor.ByWire, tensor.OK
 	}
 	t.Key = c.key(x.seed, &ask, &of)
-	if x.claim(r.message, t.Key) {
+	if x.under[r.message.head.From].claim(r.message, t.Key) {
 		r.message.value, r.left = t, t.Size
 	}
 }
