@@ -22,6 +22,7 @@ type encoder struct {
 	n          int
 	multiplier float32   // s of the next encoding
 	scales     []float32 // M of each block, while Append runs
+	lens       []int     // bytes of each block then
 }
 
 // SetSparsity implements codecs.Adaptive.
@@ -53,7 +54,7 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	if err := e.findScales(src, residual); err != nil {
 		return dst, err
 	}
-	w := len(dst)
+	begin := len(dst)
 	dst = slices.Grow(dst, e.MaxEncodedLen(e.n)+lead)
 	dst = dst[:cap(dst)]
 	var coder *entropyCoder
@@ -61,12 +62,18 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 		coder = entropyCoders.Get().(*entropyCoder)
 		defer entropyCoders.Put(coder)
 	}
-	for b, M := range e.scales {
+	// The last block comes first: a core's cache still has it, and often the one before. Each goes where it would begin if the blocks before it
+	// took as many bytes as they can.
+	e.lens = slices.Grow(e.lens[:0], len(e.scales))[:len(e.scales)]
+	var behind [lead]byte // begins the block after it, where the quartic bytes of a block end
+	for b, M := range slices.Backward(e.scales) {
 		from := b * e.block
 		to := min(from+e.block, e.n)
+		w := begin + b*e.blockLen(e.block)
+		next := dst[w+e.blockLen(to-from):]
+		copy(behind[:], next)
 		binary.LittleEndian.PutUint32(dst[w:], math.Float32bits(M))
-		w += scaleLen
-		runs := dst[w : w+lead+quarticLen(to-from)]
+		runs := dst[w+scaleLen : w+scaleLen+lead+quarticLen(to-from)]
 		packed := runs[lead:]
 		if coder != nil {
 			packed = coder.room(to - from)
@@ -79,10 +86,15 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 			quantizeSum(packed, src[from:to], residual[from:to], threshold(M), delivered[0])
 		}
 		if coder != nil {
-			w += coder.append(runs[:formLen+len(packed)], packed, to-from)
+			e.lens[b] = scaleLen + coder.append(runs[:formLen+len(packed)], packed, to-from)
 		} else {
-			w += shorten(runs, packed)
+			e.lens[b] = scaleLen + shorten(runs, packed)
 		}
+		copy(next, behind[:])
+	}
+	w := begin
+	for b, n := range e.lens {
+		w += copy(dst[w:], dst[begin+b*e.blockLen(e.block):][:n])
 	}
 	return dst[:w], nil
 }
