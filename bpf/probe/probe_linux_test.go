@@ -4,6 +4,7 @@ package probe
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -730,17 +731,31 @@ func TestNotAccepted(t *testing.T) {
 // part, which is the time of two functions with programs that do nothing, since the process is not followed, and the programs' part. Each is the least
 // of many rounds, since others may use the processor too.
 func BenchmarkCollective(b *testing.B) {
-	p := load(b)
-	j := build(b, releases[0]).start(b)
 	const calls = 200
-	measure := func() float64 { return float64(j.do("bench 0 1 %d %d", calls, max(b.N, 100))) / calls }
-	without := measure()
+	measureCollective(b, func(j *job) float64 { return float64(j.do("bench 0 1 %d %d", calls, max(b.N, 100))) / calls })
+}
+
+// BenchmarkColdCollective measures the same, as the median of times on the clock, where the thread writes to so many MB between the all-reduces: a job computes a step between
+// them, and the kernel and the programs find the processor's caches full of other things.
+func BenchmarkColdCollective(b *testing.B) {
+	for _, mb := range []int{1, 4, 16, 64} {
+		b.Run(fmt.Sprintf("%dMB", mb), func(b *testing.B) {
+			measureCollective(b, func(j *job) float64 { return float64(j.do("cold 0 1 %d %d", mb<<20, max(b.N, 200))) })
+		})
+	}
+}
+
+// measureCollective reports the kernel's part and the programs' part of what measure returns, in ns.
+func measureCollective(b *testing.B, measure func(*job) float64) {
+	p := load(b)
+	j := built(b, releases[0]).start(b)
+	without := measure(j)
 	rank := j.find(p)
-	with := measure()
+	with := measure(j)
 	if err := p.objects.Processes.Delete(uint32(rank.pid)); err != nil {
 		b.Fatal(err)
 	}
-	kernel := measure() - without
+	kernel := measure(j) - without
 	b.ReportMetric(kernel, "kernel-ns")
 	b.ReportMetric(with-without-kernel, "programs-ns")
 	b.ReportMetric((with-without)/kernel, "of-kernel")

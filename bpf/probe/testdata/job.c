@@ -44,6 +44,36 @@ static unsigned long bench(struct order *o)
 	return least;
 }
 
+static int in_order(const void *a, const void *b)
+{
+	unsigned long x = *(const unsigned long *)a, y = *(const unsigned long *)b;
+	return x < y ? -1 : x > y;
+}
+
+// cold returns the median time of a sum of a bucket, in ns, where the thread has written to that many bytes since the last one, so that they have taken the place of all else in the
+// processor's caches.
+static unsigned long cold(struct order *o)
+{
+	static unsigned long took[10000];
+	unsigned long sums = o->d < 1 ? 1 : o->d > 10000 ? 10000 : o->d;
+	volatile char *memory = malloc(o->c + 1);
+	if (!memory)
+		exit(1);
+	for (unsigned long i = 0; i < sums; i++) {
+		for (unsigned long at = 0; at < o->c; at += 64)
+			memory[at]++;
+		struct timespec begin, end;
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		all_reduce_bucket(&tensors[o->b]);
+		allreduce(&groups[o->a], &tensors[o->b], 0);
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		took[i] = (end.tv_sec - begin.tv_sec) * 1000000000ul + end.tv_nsec - begin.tv_nsec;
+	}
+	free((void *)memory);
+	qsort(took, sums, sizeof(took[0]), in_order);
+	return took[sums / 2];
+}
+
 static unsigned long obey(struct order *o)
 {
 	if (!strcmp(o->name, "tensor"))
@@ -74,6 +104,8 @@ static unsigned long obey(struct order *o)
 	}
 	if (!strcmp(o->name, "bench"))
 		return bench(o);
+	if (!strcmp(o->name, "cold"))
+		return cold(o);
 	if (!strcmp(o->name, "thread")) { // an all-reduce on a thread of its own
 		pthread_t thread;
 		void *tag;
