@@ -30,30 +30,35 @@ func TakesPlace(opening []byte) bool {
 // connection until it ends. accept answers yes. The server sees one connection, or none: a dial that
 // was refused is repeated, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
+	carryOpened(func() *carried { return p.accept(peer, opened, in, accept) })
+}
+
+// accept is Accept up to the point where the connection is open; nil: it is none, or has ended.
+func (p *Proxy) accept(peer string, opened []byte, in Incoming, accept func() Stream) *carried {
 	if len(opened) > 0 {
 		switch opened[0] {
 		case frame.OpeningValues:
 			defer p.quotas.Enter(p.quotas.Of(peer))()
 			p.cache.Accept(peer, opened, in.Refuse, func() cache.Stream { return accept() })
-			return
+			return nil
 		case frame.OpeningResume:
 			p.live.AcceptResumed(peer, opened, in, accept)
-			return
+			return nil
 		case frame.OpeningRest:
 			p.live.AcceptRest(peer, in, accept)
-			return
+			return nil
 		case frame.OpeningExcerpt:
 			inquiry.Excerpt.Answer(peer, p.config.Excerpt, in.Refuse, accept)
-			return
+			return nil
 		case frame.OpeningView:
 			inquiry.View.Answer(peer, p.config.View, in.Refuse, accept)
-			return
+			return nil
 		}
 	}
 	o, err := frame.ParseOpening(opened)
 	if err != nil {
 		in.Refuse(frame.RefusedBadOpening, err.Error())
-		return
+		return nil
 	}
 	log := p.config.Log.With("peer", peer, "client", o.Client, "server", o.Server)
 	opening := p.live.Begin()
@@ -65,17 +70,16 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 			app.Reset(c)
 		}
 		log.Debug("peer has withdrawn its opening")
-		return
+		return nil
 	default:
 	}
 	if err != nil {
 		code := refusal(err)
 		log.Warn("peer's connection refused", "reason", refusedAs(code), "err", err)
 		in.Refuse(code, err.Error())
-		return
+		return nil
 	}
-	defer app.Reset(c)
-	p.carry(c, accept(), peer, log, o, parser.Server, opening.End)
+	return p.beginAt(c, accept(), peer, log, o, parser.Server, func() { app.Reset(c) })
 }
 
 // Pauses before a refused dial is repeated, doubled from the first to the last.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
@@ -47,15 +46,13 @@ func (p *Proxy) Adopt(f Handed, ended func()) error {
 	log := p.config.Log.With("peer", f.Peer, "client", o.Client, "server", o.Server)
 	p.prepare(c)
 	end, done := p.gate(c, log)
-	sits := make(chan struct{})
-	once := sync.OnceFunc(func() { close(sits) })
-	go func() {
-		defer ended()
-		defer done()
-		defer app.Reset(c)
-		defer once()
-		p.resume(end, f.Peer, log, o, own, f.FIN, once)
-	}()
-	<-sits
+	k := p.resume(end, f.Peer, log, o, own, f.FIN, func() {
+		app.Reset(c)
+		done()
+		ended()
+	})
+	if k != nil {
+		go k.run()
+	}
 	return nil
 }

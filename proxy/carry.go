@@ -11,12 +11,14 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path"
 )
 
-// carry carries a connection of the app behind conn and of stream until it ends. seated is called once the connection has its seat.
-func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, seated func()) {
+// beginAt is begin of the app behind conn.
+func (p *Proxy) beginAt(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, ended func()) *carried {
 	p.prepare(conn)
 	end, done := p.gate(conn, log)
-	defer done()
-	p.begin(end, stream, peer, log, o, own, func() parser.Calls { return p.calls(end, o, own) }, seated)
+	return p.begin(end, stream, peer, log, o, own, func() parser.Calls { return p.calls(end, o, own) }, func() {
+		done()
+		ended()
+	})
 }
 
 // prepare sets the options of an app's socket.
@@ -28,9 +30,9 @@ func (p *Proxy) prepare(conn *net.TCPConn) {
 	}
 }
 
-// begin carries the bytes between an app's end and a stream until both directions have ended. calls returns
-// the collectives that the app is seen to call; nil: nobody sees them. seated is called once the connection has its seat.
-func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls, seated func()) {
+// begin returns the connection between an app's end and a stream, with its seat; nil: it has ended. calls returns
+// the collectives that the app is seen to call; nil: nobody sees them. ended is called once the connection has ended.
+func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls, ended func()) *carried {
 	set, protocols := p.settings.Load(), p.config.Protocols
 	job := set.jobOf(o.Client.Addr(), o.Server.Addr())
 	if own == parser.Server {
@@ -45,22 +47,22 @@ func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logge
 	}
 	c := p.connOf(end, peer, job.Name, log, o, own)
 	c.Stream = stream
-	p.sit(c, own, o, false, seated, func() *passage {
+	return p.sit(&carried{proxy: p, conn: c, own: own, ended: ended, newPassage: func() *passage {
 		return p.newPassage(c, protocols, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number,
 			Ranks: job.Ranks, Sums: job.Sums, Calls: calls(), Own: own}, job.LossyAggregates)
-	})
+	}}, o)
 }
 
-// resume carries a connection that another process has handed over, at rest, until both directions have ended.
-func (p *Proxy) resume(end *app.Conn, peer string, log *slog.Logger, o frame.Opening, own parser.Side, fin bool, seated func()) {
+// resume returns a connection that another process has handed over, at rest, with its seat; nil: it has ended. ended is called once the connection has ended.
+func (p *Proxy) resume(end *app.Conn, peer string, log *slog.Logger, o frame.Opening, own parser.Side, fin bool, ended func()) *carried {
 	job := p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr())
 	c := p.connOf(end, peer, job.Name, log, o, own)
 	if fin {
 		c.KeepFIN()
 	}
-	p.sit(c, own, o, true, seated, func() *passage {
+	return p.sit(&carried{proxy: p, conn: c, own: own, rests: true, ended: ended, newPassage: func() *passage {
 		return p.newPassage(c, nil, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number, Own: own}, job.LossyAggregates)
-	})
+	}}, o)
 }
 
 // connOf returns the Conn of a connection, without a stream.
@@ -81,46 +83,22 @@ func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o fram
 	return c
 }
 
-// sit carries a connection, which is at rest at first or not, until both directions have ended.
-func (p *Proxy) sit(c *path.Conn, own parser.Side, o frame.Opening, rests bool, seated func(), newPassage func() *passage) {
-	peer := c.Peer
-	values := p.cache.Peer(peer)
-	q := p.quotas.Of(peer)
-	defer p.quotas.Enter(q)()
-	c.Pace, c.Schedule = q.Pace, p.quotas.Schedule(q)
-	s := handover.NewSeat(c, handover.Key{Peer: peer, Tag: c.Tag}, own == parser.Client, o)
-	if !p.live.Enter(s) {
+// sit gives a connection its seat and returns it; nil: it has ended, since no more are taken.
+func (p *Proxy) sit(k *carried, o frame.Opening) *carried {
+	c := k.conn
+	k.leave = p.quotas.Enter(p.quotas.Of(c.Peer))
+	k.seat = handover.NewSeat(c, handover.Key{Peer: c.Peer, Tag: c.Tag}, k.own == parser.Client, o)
+	if !p.live.Enter(k.seat) {
 		c.Abort(frame.ResetByApp)
-		return
+		k.leave()
+		k.ended()
+		return nil
 	}
-	defer p.live.Leave(s)
-	values.Connected(c.Tag)
-	seated()
-	p.config.Metrics.carries(peer, clientSide(own), 1)
-	defer p.config.Metrics.carries(peer, clientSide(own), -1)
+	p.cache.Peer(c.Peer).Connected(c.Tag)
+	p.config.Metrics.carries(c.Peer, clientSide(k.own), 1)
 	c.Log.Debug("connection carried", "job", c.Job)
-	t := newPassage()
-	defer t.release()
-	how := ""
-	for {
-		if !rests {
-			if how, rests = t.both(c); !rests {
-				break
-			}
-		}
-		stream, err := p.live.Again(s, c, t.unsent())
-		if err != nil {
-			how = t.abandon(c, err)
-			break
-		}
-		c, rests = p.resumed(c, stream), false
-		p.live.GoesOn(s, c)
-	}
-	if how != handedOver { // else the peer hears nothing of this process's end
-		values.Ended(c.Tag)
-	}
-	p.config.Metrics.endedAs(peer, how)
-	c.Log.Debug("connection ended", "how", how)
+	k.sleep()
+	return k
 }
 
 // resumed returns the Conn with which a connection at rest goes on over its next stream.

@@ -318,7 +318,7 @@ func (n *incarnation) accept(peer string, opening []byte, in *tunnel.Incoming) {
 	server, end := n.appEnds(o.Server, o.Client)
 	e.left.Go(func() { e.run(1, server) })
 	lent := &lentConn{wayConn: end}
-	n.proxy.begin(n.holds(lent), in.Accept(), peer, h.log.With("site", n.site.name, "server", o.Server), o, parser.Server, noCalls, func() {})
+	n.proxy.carryAt(n.holds(lent), in.Accept(), peer, h.log.With("site", n.site.name, "server", o.Server), o, parser.Server, noCalls, func() {})
 	app.Reset(lent)
 }
 
@@ -371,7 +371,7 @@ func (n *incarnation) open(e *exchange) bool {
 	client, end := n.appEnds(o.Client, o.Server)
 	e.left.Go(func() { e.run(0, client) })
 	lent := &lentConn{wayConn: end}
-	n.proxy.begin(n.holds(lent), st, s.other().name, s.h.log.With("site", s.name, "server", o.Server), o, parser.Client, noCalls, func() {})
+	n.proxy.carryAt(n.holds(lent), st, s.other().name, s.h.log.With("site", s.name, "server", o.Server), o, parser.Client, noCalls, func() {})
 	app.Reset(lent)
 	return true
 }

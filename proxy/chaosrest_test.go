@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -169,9 +168,11 @@ func (n *incarnation) adopt() {
 			if x.seat.Opener {
 				own = parser.Client
 			}
-			seated := sync.OnceFunc(func() { close(sits) })
-			n.proxy.resume(n.holds(x.end), x.seat.Key.Peer, log, x.seat.Opening, own, x.fin, seated)
-			seated()
+			k := n.proxy.resume(n.holds(x.end), x.seat.Key.Peer, log, x.seat.Opening, own, x.fin, func() {})
+			close(sits)
+			if k != nil {
+				k.run()
+			}
 			app.Reset(x.end)
 		}()
 		<-sits

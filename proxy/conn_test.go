@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"log/slog"
 	"net"
 	"testing"
 
 	"golang.org/x/net/nettest"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 )
 
@@ -21,4 +24,9 @@ func TestConn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// carryAt carries a connection between an app's end and a stream until it has ended.
+func (p *Proxy) carryAt(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls, ended func()) {
+	carryOpened(func() *carried { return p.begin(end, stream, peer, log, o, own, calls, ended) })
 }

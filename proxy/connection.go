@@ -30,6 +30,8 @@ type passage struct {
 
 // newPassage returns the state of a connection whose bytes may be of protocols.
 func (p *Proxy) newPassage(c *path.Conn, protocols []parser.Protocol, pc parser.Conn, lossyAggregates bool) *passage {
+	q := p.quotas.Of(c.Peer)
+	c.Pace, c.Schedule = q.Pace, p.quotas.Schedule(q)
 	t := &passage{flow: policy.Flow{Peer: c.Peer, Job: c.Job, Direction: policy.FromClient, LossyAggregates: lossyAggregates}}
 	if pc.Own == parser.Server {
 		t.flow.Direction = policy.FromServer

@@ -93,7 +93,7 @@ func TestBrokenConnectionIsNeverClosedInOrder(t *testing.T) {
 	go func() {
 		defer close(ended)
 		o := frame.Opening{Client: netip.MustParseAddrPort("127.0.0.1:1"), Server: netip.MustParseAddrPort("127.0.0.2:2"), Tag: 1}
-		p.begin(app.InProcess(s), s.brokenEnd, "far", slog.New(slog.DiscardHandler), o, parser.Client, noCalls, func() {})
+		p.carryAt(app.InProcess(s), s.brokenEnd, "far", slog.New(slog.DiscardHandler), o, parser.Client, noCalls, func() {})
 	}()
 	var c handover.Conn
 	for c == nil {

@@ -25,36 +25,45 @@ import (
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
 	defer app.Reset(c) // after an orderly end this does nothing
 	c.SetLinger(0)     // nor is there an orderly end if this process is killed while c waits
-	o := frame.Opening{Client: frame.Unmap(app.AddrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
+	o := &frame.Opening{Client: frame.Unmap(app.AddrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
 	set := p.settings.Load()
-	peer := set.peerOf(o.Server.Addr())
-	if peer == nil {
-		p.serveApart(ctx, c, set, &o, "its destination is behind no peer")
+	if peer := set.peerOf(o.Server.Addr()); peer != nil {
+		carryOpened(func() *carried { return p.open(ctx, c, set, peer, o) })
 		return
 	}
+	p.serveApart(ctx, c, set, o, "its destination is behind no peer")
+}
+
+// open has the peer dial the server of c, and returns the connection once it is open; nil: it has ended.
+func (p *Proxy) open(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (opened *carried) {
 	pair := addrPair{set.jobOf(o.Client.Addr(), o.Server.Addr()).Name, o.Client.Addr(), o.Server.Addr()}
 	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)
-	defer p.numbers.give(pair, o.Number)
+	give := func() { p.numbers.give(pair, o.Number) }
+	defer func() {
+		if opened == nil {
+			give()
+		}
+	}()
 	log := p.config.Log.With("peer", peer.Name, "client", o.Client, "server", o.Server)
 	opening := p.live.Begin()
 	defer opening.End()
-	stream, err := p.ask(ctx, c, set, peer, &o, log)
+	stream, err := p.ask(ctx, c, set, peer, o, log)
 	for errors.Is(err, handover.ErrMoving) {
-		moved, missed := opening.Moved(c, o)
+		moved, missed := opening.Moved(c, *o)
 		if missed {
 			p.config.Metrics.opens(peer.Name, "failed")
 			log.Warn("connection reset: it came while another process was taking over; on_death: hold has such connections wait")
 		}
 		if moved {
-			return
+			return nil
 		}
-		stream, err = p.ask(ctx, c, set, peer, &o, log)
+		stream, err = p.ask(ctx, c, set, peer, o, log)
 	}
 	if p.config.DirectFirst && errors.Is(err, tunnel.ErrNeverUp) {
 		p.config.Metrics.opens(peer.Name, "direct")
 		log.Warn("connection goes directly, in the clear: there has been no tunnel to the peer yet (on_first: direct)")
-		p.serveApart(ctx, c, set, &o, "there has been no tunnel to its peer yet")
-		return
+		p.serveApart(ctx, c, set, o, "there has been no tunnel to its peer yet")
+		return nil
 	}
 	if err != nil {
 		result := openResult(err)
@@ -64,10 +73,13 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 			level = slog.LevelInfo // its own doing
 		}
 		log.Log(ctx, level, "connection reset: it could not be opened", "reason", result, "err", err)
-		return
+		return nil
 	}
 	p.config.Metrics.opens(peer.Name, "ok")
-	p.carry(c, stream, peer.Name, log, o, parser.Client, opening.End)
+	if opened = p.beginAt(c, stream, peer.Name, log, *o, parser.Client, give); opened == nil {
+		give = func() {} // begin has given it back
+	}
+	return opened
 }
 
 // errNoAnswer is why an opening ends that has waited for as long as it may.

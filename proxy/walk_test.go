@@ -238,7 +238,7 @@ func TestWalk(t *testing.T) {
 		p := proxyOf(w)
 		o := frame.Opening{Client: netip.MustParseAddrPort("127.0.0.1:1"), Server: netip.MustParseAddrPort("127.0.0.2:2"), Tag: 1}
 		ended.Go(func() {
-			p.begin(app.InProcess(walkedSocket{end, w}), walkedStream{&testStream{TCPConn: stream}, w}, "peer", slog.New(slog.DiscardHandler), o, own, noCalls, func() {})
+			p.carryAt(app.InProcess(walkedSocket{end, w}), walkedStream{&testStream{TCPConn: stream}, w}, "peer", slog.New(slog.DiscardHandler), o, own, noCalls, func() {})
 		})
 	}
 	serve(&near, nearEnd, nearStream, parser.Client)

@@ -128,6 +128,7 @@ type Conn struct {
 
 	rest      restLock // of rests, and of the app's read deadline
 	rests     bool     // Rest was called
+	sleeps    bool     // the app's read deadline ends the wait of Sleep
 	restsNext bool     // the connection is to rest as soon as the receiver has ended
 	received  bool     // the receiver has delivered all that it will
 

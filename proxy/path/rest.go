@@ -59,6 +59,43 @@ func (c *Conn) SetReadDeadline(at time.Time) error {
 	return c.App.SetReadDeadline(at)
 }
 
+// A notifier is a Stream that tells when it has something to read; *tunnel.Stream is one.
+type notifier interface{ Notify(f func()) }
+
+// Sleep prepares the connection for a time in which nothing reads from the app or the stream: App.Await ends once either of them has bytes, or an end, or the connection is to rest.
+// The caller must call Awake before anything reads again. false: the connection cannot.
+func (c *Conn) Sleep() bool {
+	s, ok := c.Stream.(notifier)
+	if !ok || !c.App.CanAwait() {
+		return false
+	}
+	c.rest.Lock()
+	c.sleeps = true
+	c.rest.Unlock()
+	s.Notify(c.wake)
+	return true
+}
+
+// wake ends App.Await.
+func (c *Conn) wake() {
+	c.rest.Lock()
+	defer c.rest.Unlock()
+	if c.sleeps {
+		c.App.SetReadDeadline(past)
+	}
+}
+
+// Awake ends what Sleep has begun.
+func (c *Conn) Awake() {
+	c.Stream.(notifier).Notify(nil)
+	c.rest.Lock()
+	defer c.rest.Unlock()
+	c.sleeps = false
+	if !c.rests {
+		c.App.SetReadDeadline(time.Time{})
+	}
+}
+
 // Resumed returns the Conn with which a connection at rest goes on over another stream. c must not be used any more, but for Rest.
 func (c *Conn) Resumed(s Stream) *Conn {
 	n := &Conn{Env: c.Env, App: c.App, Stream: s, Peer: c.Peer, PeerCodecs: c.PeerCodecs, Job: c.Job, From: c.From, To: c.To, Tag: c.Tag, Values: c.Values, Shadow: c.Shadow, Log: c.Log, Pace: c.Pace, Schedule: c.Schedule,

@@ -75,7 +75,7 @@ func (st *Stream) letGo() {
 		st.session.mem.forget(st.handed)
 		st.handed = nil
 	}
-	st.recvCond.Broadcast()
+	st.wakeReader()
 }
 
 // die makes err the answer to everything, unless something else already is.
@@ -88,7 +88,7 @@ func (st *Stream) die(err error) {
 	}
 	st.waiting = false
 	st.sendCond.Broadcast()
-	st.recvCond.Broadcast()
+	st.wakeReader()
 }
 
 // lose ends the stream with its session. Bytes that are there to be read stay.

@@ -62,6 +62,7 @@ type recvHalf struct {
 	lazyAt  time.Time // when its update became lazy
 
 	recvCond sync.Cond // Read waits
+	notify   func()    // of Notify, not called yet; nil: there is none
 	waitsAt  time.Time // when Read last took something, or bytes came, or were announced, where none were
 }
 

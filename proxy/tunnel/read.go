@@ -86,20 +86,48 @@ func (st *Stream) readable() error {
 		st.handed = nil
 	}
 	for {
-		switch {
-		case st.aborted:
-			return st.err
-		case st.closed:
-			return fmt.Errorf("%w: reading from %s", ErrClosed, st.session.far.name)
-		case st.pos < st.have:
-			return nil
-		case st.finHere:
-			return io.EOF
-		case st.err != nil && (st.final == noEnd || st.have >= st.final):
-			return st.err
-		case st.err != nil && st.session.err != nil:
-			return st.session.err
+		if waits, err := st.state(); !waits {
+			return err
 		}
 		st.recvCond.Wait()
+	}
+}
+
+// state reports whether a Read would wait, and otherwise its error. The lock is held.
+func (st *Stream) state() (waits bool, err error) {
+	switch {
+	case st.aborted:
+		return false, st.err
+	case st.closed:
+		return false, fmt.Errorf("%w: reading from %s", ErrClosed, st.session.far.name)
+	case st.pos < st.have:
+		return false, nil
+	case st.finHere:
+		return false, io.EOF
+	case st.err != nil && (st.final == noEnd || st.have >= st.final):
+		return false, st.err
+	case st.err != nil && st.session.err != nil:
+		return false, st.session.err
+	}
+	return true, nil
+}
+
+// Notify has f called once, on a goroutine of its own, when a Read may no longer have to wait, at once if that is so now. It replaces the f of an earlier
+// call; nil takes that back, but for a call that has begun. A stream that says nothing so needs no goroutine that waits in Read.
+func (st *Stream) Notify(f func()) {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	st.notify = f
+	if waits, _ := st.state(); !waits {
+		st.wakeReader()
+	}
+}
+
+// wakeReader wakes a Read that waits, and calls the function of Notify. The lock is held.
+func (st *Stream) wakeReader() {
+	st.recvCond.Broadcast()
+	if f := st.notify; f != nil {
+		st.notify = nil
+		go f()
 	}
 }

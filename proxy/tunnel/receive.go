@@ -166,7 +166,7 @@ func (st *Stream) arrived() error {
 			return err
 		}
 	}
-	st.recvCond.Broadcast()
+	st.wakeReader()
 	st.session.update(st, st.received()-st.ackedTo >= st.window/4)
 	st.settle()
 	return nil

@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"slices"
 	"time"
 )
 
@@ -35,7 +34,7 @@ func (e *Endpoint) Stats() []PeerStats {
 		}
 		st.Unconfirmed = max(s.meter.flight, 0)
 		st.Carriers, st.Session, st.Streams = len(s.carriers), s.theirs != incarnation{}, len(s.streams)
-		st.Codecs, st.Draining = slices.Clone(s.codecs), s.goneAway
+		st.Codecs, st.Draining = s.codecs, s.goneAway
 		s.mu.Unlock()
 		all = append(all, st)
 	}
@@ -64,7 +63,7 @@ type PeerStats struct {
 	Streams   int           // open now
 	RTT       time.Duration // smallest of the last PINGs; 0: unknown, or an outage
 	Rate      float64       // bytes per second at which bulk arrives at the peer, the highest of the last 10 s; 0: unknown, or an outage
-	Codecs    []string      // the peer's list
+	Codecs    []string      // the peer's list, which all callers share: it must not be changed
 	Draining  bool          // the peer takes no new streams
 
 	Sessions uint64 // begun

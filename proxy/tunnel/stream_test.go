@@ -176,6 +176,42 @@ func TestDoneTellsOfReset(t *testing.T) {
 	})
 }
 
+// Notify calls its function once, as soon as a Read would not wait: at bytes, an end, a reset, or at once; and not after it was taken back.
+func TestNotify(t *testing.T) {
+	for name, speak := range map[string]func(far *Stream){"bytes": func(far *Stream) { far.Write([]byte("x")) }, "an end": func(far *Stream) { far.CloseWrite() },
+		"a reset": func(far *Stream) { far.Reset(CodeApp) }} {
+		t.Run(name, func(t *testing.T) {
+			bubbles(t, func(t *testing.T) {
+				near, far, _, _ := meet(t, nil, &fabric{delay: time.Millisecond})
+				replaced, called := 0, 0
+				near.Notify(func() { replaced++ })
+				near.Notify(nil)
+				near.Notify(func() { replaced++ })
+				near.Notify(func() { called++ })
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if called > 0 {
+					t.Fatal("called before anything has come")
+				}
+				speak(far)
+				time.Sleep(time.Second)
+				far.Reset(CodeApp) // it is not told of this too
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if called != 1 {
+					t.Errorf("called %d times, want once", called)
+				}
+				near.Notify(func() { called++ })
+				synctest.Wait()
+				if called != 2 || replaced != 0 {
+					t.Errorf("called %d times, want once more: at once; replaced ones %d", called, replaced)
+				}
+				near.Reset(CodeApp)
+			})
+		})
+	}
+}
+
 func TestRefused(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: time.Millisecond}

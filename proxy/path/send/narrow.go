@@ -1,6 +1,9 @@
 package send
 
-import "github.com/gradproxy/gradproxy/proxy/app"
+import (
+	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/path"
+)
 
 // A narrower keeps few bytes of an app ahead of a slow link. To the app they count as sent once a kernel has taken them, and some apps wait only so long for an answer
 // from then on: Flower's nodes 30 s, and then they send everything again. So ahead of a link that is slow the receive buffer of the app's socket is small, which keeps
@@ -34,6 +37,14 @@ func (w *narrower) want(n int, rate float64) bool {
 func (w *narrower) begin(from *app.Reader, rate float64) {
 	if from != nil {
 		w.on = from.Narrow(rate < fastLink)
+	}
+}
+
+// Prepare sets the receive buffer of the app's socket as Run will do, for an app whose bytes nobody reads yet.
+func Prepare(c *path.Conn) {
+	if r, err := app.NewReader(c.App, nil, nil); err == nil {
+		_, rate := c.Stream.Path()
+		new(narrower).begin(r, rate)
 	}
 }
 

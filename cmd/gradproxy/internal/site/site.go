@@ -478,7 +478,9 @@ func (s *Site) peerCodecs(peer string) []string {
 	}
 	for _, p := range s.tunnel.Stats() {
 		if p.Peer == peer {
-			names = append(names, p.Codecs...)
+			if p.Codecs != nil {
+				return p.Codecs // not a copy: each connection keeps it
+			}
 		}
 	}
 	return names
