@@ -98,6 +98,7 @@ func (p *Proxy) sit(k *carried, o frame.Opening) *carried {
 	p.config.Metrics.carries(c.Peer, clientSide(k.own), 1)
 	c.Log.Debug("connection carried", "job", c.Job)
 	k.sleep()
+	p.tidier.opened()
 	return k
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type Proxy struct {
 
 	live   *handover.Table // the connections that are carried, and the ones that are about to be
 	bypass bypass
+	tidier tidier
 }
 
 // A bypass carries connections that have no peer to go through. Its relay is made when the first one comes.
@@ -82,7 +84,7 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{config: cfg, sampler: log}
+	p := &Proxy{config: cfg, sampler: log, tidier: tidier{free: debug.FreeOSMemory}}
 	p.quotas = quota.New(cfg.Workers, cfg.Memory/ParsersShare)
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())

@@ -24,18 +24,19 @@ import (
 // A connection to a server that is behind no peer bypasses the tunnel, from here.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
 	defer app.Reset(c) // after an orderly end this does nothing
-	c.SetLinger(0)     // nor is there an orderly end if this process is killed while c waits
 	o := &frame.Opening{Client: frame.Unmap(app.AddrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
 	set := p.settings.Load()
 	if peer := set.peerOf(o.Server.Addr()); peer != nil {
 		carryOpened(func() *carried { return p.open(ctx, c, set, peer, o) })
 		return
 	}
+	c.SetLinger(0) // as in open
 	p.serveApart(ctx, c, set, o, "its destination is behind no peer")
 }
 
 // open has the peer dial the server of c, and returns the connection once it is open; nil: it has ended.
 func (p *Proxy) open(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (opened *carried) {
+	c.SetLinger(0) // there is no orderly end if this process is killed while c waits
 	pair := addrPair{set.jobOf(o.Client.Addr(), o.Server.Addr()).Name, o.Client.Addr(), o.Server.Addr()}
 	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)
 	give := func() { p.numbers.give(pair, o.Number) }

@@ -25,7 +25,14 @@ func serveRedirected(ctx context.Context, listeners []*net.TCPListener, places P
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	take := func(c *net.TCPConn) {
-		server, err := target(c)
+		var server netip.AddrPort
+		var err error
+		found := make(chan struct{})
+		go func() { // whose stack ends with it, while this one waits for as long as the connection lasts
+			defer close(found)
+			server, err = target(c)
+		}()
+		<-found
 		if err != nil {
 			log.Warn("intercept: connection refused", "client", c.RemoteAddr().String(), "err", err)
 			reset(c)

@@ -1,0 +1,30 @@
+package proxy
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Memory is given back once after many openings, when they have ended, and not after few.
+func TestMemoryIsGivenBackAfterManyOpenings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		given := 0
+		x := tidier{free: func() { given++ }}
+		opens := func(n, want int) {
+			t.Helper()
+			for range n {
+				time.Sleep(tidyAfter / 2)
+				x.opened()
+			}
+			if synctest.Wait(); given != want {
+				t.Errorf("given back %d times, want %d", given, want)
+			}
+		}
+		opens(tidyMany-1, 0)
+		time.Sleep(time.Hour)
+		opens(100, 0)
+		time.Sleep(time.Hour)
+		opens(tidyMany-1, 1)
+	})
+}
