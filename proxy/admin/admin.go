@@ -20,8 +20,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 const (
@@ -205,8 +203,9 @@ func Size(n int64) string {
 // nil.
 func Serve(ctx context.Context, l net.Listener, c Config) error {
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	pages := Handler(c)
+	pages, members := Handler(c), newCrowd(l, maxConns)
 	s := &http.Server{
+		ConnState:         members.changed,
 		Handler:           pages,
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      writeTimeout,
@@ -223,7 +222,7 @@ func Serve(ctx context.Context, l net.Listener, c Config) error {
 		}
 	})
 	defer stop()
-	if err := s.Serve(netutil.LimitListener(l, maxConns)); ctx.Err() == nil {
+	if err := s.Serve(members); ctx.Err() == nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	return nil

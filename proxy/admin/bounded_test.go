@@ -2,53 +2,104 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"testing"
 	"time"
 )
 
-// Clients that hold connections take no more than maxConns descriptors: another is answered once one of them has gone.
+// Clients whose requests are being answered take no more than maxConns descriptors: another is answered once one of them has gone.
 func TestConnectionsAreBounded(t *testing.T) {
+	answer := make(chan struct{})
+	ask := serving(t, Config{Peers: func(context.Context) []Excerpt { <-answer; return nil }})
+	var held []net.Conn
+	for range maxConns {
+		held = append(held, ask("/peers"))
+	}
+	if answered(held[0], 50*time.Millisecond) {
+		t.Fatal("a request is answered too early for this test")
+	}
+	late := ask("/healthz")
+	if answered(late, 50*time.Millisecond) {
+		t.Errorf("more than %d connections are open", maxConns)
+	}
+	answer <- struct{}{} // one of them has no request any more
+	if !answered(late, time.Minute) {
+		t.Error("no connection is taken after one has had its answer")
+	}
+	close(answer)
+}
+
+// Clients that send nothing, or half a request, or nothing after an answer, keep nobody out: the one that has waited longest gives way.
+func TestSilentConnectionsGiveWay(t *testing.T) {
+	for name, text := range map[string]string{"nothing": "", "half a request": "GET /healthz HT", "nothing after an answer": healthRequest} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ask := serving(t, Config{})
+			var silent []net.Conn
+			for range 200 {
+				c := ask("")
+				io.WriteString(c, text)
+				if text == healthRequest && !answered(c, time.Minute) {
+					t.Fatalf("connection %d is not answered", len(silent))
+				}
+				silent = append(silent, c)
+			}
+			began := time.Now()
+			if !answered(ask("/healthz"), 3*time.Second) {
+				t.Fatal("a request is not answered beside them")
+			}
+			t.Logf("answered after %v", time.Since(began))
+			open := 0
+			for _, c := range silent {
+				c.SetReadDeadline(time.Now().Add(time.Millisecond))
+				var late net.Error
+				if _, err := io.Copy(io.Discard, c); errors.As(err, &late) && late.Timeout() {
+					open++
+				}
+			}
+			if open > maxConns {
+				t.Errorf("%d silent connections are open, more than %d", open, maxConns)
+			}
+		})
+	}
+}
+
+const healthRequest = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+// serving serves a Config's pages until the test's end. The returned function connects, and asks for a page unless that is "".
+func serving(t *testing.T, c Config) (ask func(page string) net.Conn) {
+	t.Helper()
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, Config{}) }()
-	ask := func() net.Conn {
+	go func() { ended <- Serve(ctx, l, c) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return func(page string) net.Conn {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if page != "" {
+			io.WriteString(c, "GET "+page+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		}
 		return c
 	}
-	answered := func(c net.Conn, within time.Duration) bool {
-		c.SetReadDeadline(time.Now().Add(within))
-		_, err := c.Read(make([]byte, 1))
-		return err == nil
-	}
-	var held []net.Conn
-	for range maxConns {
-		c := ask()
-		if !answered(c, time.Minute) {
-			t.Fatalf("connection %d is not answered", len(held))
-		}
-		held = append(held, c)
-	}
-	late := ask()
-	if answered(late, 50*time.Millisecond) {
-		t.Errorf("more than %d connections are open", maxConns)
-	}
-	held[0].Close()
-	if !answered(late, time.Minute) {
-		t.Error("no connection is taken after one has gone")
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+}
+
+// answered reports whether something comes in time.
+func answered(c net.Conn, within time.Duration) bool {
+	c.SetReadDeadline(time.Now().Add(within))
+	_, err := c.Read(make([]byte, 1))
+	return err == nil
 }
