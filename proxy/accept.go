@@ -131,5 +131,6 @@ func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logg
 			log.Info("the server refuses connections: it is dialled again", "reason", "refused", "for", left.Round(time.Second))
 		}
 		wait.For(ctx, min(pause, left))
+		p.quotas.Of(peer).AwaitDial(ctx)
 	}
 }

@@ -3,12 +3,17 @@ package proxy
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/quota"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // A client that starts before its server is connected once the server listens: a refused dial is repeated.
@@ -94,3 +99,37 @@ func TestRefusedRetryAsksTheAllowList(t *testing.T) {
 		t.Errorf("%v, want a reset", err)
 	}
 }
+
+// Dials that are repeated for a peer have a rate, however many of its openings wait for servers that refuse.
+func TestRefusedRetriesHaveARate(t *testing.T) {
+	const openings, during = 1000, 5 * time.Second
+	l := newLinked(t, func(_, far *Config) { far.Settings.RefusedRetry = time.Hour })
+	o := frame.Opening{Client: mustAddrs("127.0.0.1:1")[0], Server: l.target}
+	left := make(chan struct{})
+	var group sync.WaitGroup
+	began := time.Now()
+	for range openings {
+		group.Go(func() {
+			if _, err := l.far.reach(unanswered{left}, "near", &o, slog.New(slog.DiscardHandler)); err == nil {
+				t.Error("the server has not refused")
+			}
+		})
+	}
+	time.Sleep(during)
+	n, took := len(l.dials), time.Since(began)
+	close(left)
+	group.Wait()
+	if limit := openings + quota.DialBurst + int(quota.DialRate*took.Seconds()) + 1; n > limit {
+		t.Errorf("%d dials in %v, want %d at most", n, took, limit)
+	}
+	t.Logf("%d dials in %v", n, took)
+	if gone := len(l.dials); gone < openings { // no server is forgotten
+		t.Errorf("%d dials for %d openings", gone, openings)
+	}
+}
+
+// unanswered is an opening that its peer withdraws when the channel is closed.
+type unanswered struct{ left <-chan struct{} }
+
+func (u unanswered) Done() <-chan struct{}      { return u.left }
+func (u unanswered) Refuse(tunnel.Code, string) {}

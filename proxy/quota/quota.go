@@ -13,6 +13,7 @@ type Quota struct {
 	parserTime   allowance
 	parserMemory memory.Share
 	decoding     pace
+	dials        dials
 	share        share // of the processors
 	live         int   // connections, and streams of values; guarded by Quotas.mu
 }
@@ -54,7 +55,8 @@ func (q *Quotas) Of(peer string) *Quota {
 	x := q.all[peer]
 	if x == nil {
 		x = &Quota{parserTime: allowance{cores: q.cores, left: timeBurst, then: sinceStart()},
-			decoding: pace{rate: float64(q.cores) * decodeRate, left: decodeBurst, then: time.Now(), busy: &q.busy}}
+			decoding: pace{rate: float64(q.cores) * decodeRate, left: decodeBurst, then: time.Now(), busy: &q.busy},
+			dials:    dials{left: DialBurst, then: time.Now()}}
 		if q.all == nil {
 			q.all = map[string]*Quota{}
 		}
