@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
@@ -186,6 +188,15 @@ func TestPackageFromInstallToRemoval(t *testing.T) {
 		t.Fatal("README.md's commands do not wait for the proxies: gradproxy ready")
 	}
 	checkSaving(t, []byte(sh(t, paris, "gradproxy status --json")))
+	_, noLandlock := ll.LandlockGetABIVersion()
+	for _, m := range hosts { // the unit's own filter leaves the proxy the calls by which it confines itself
+		said := sh(t, m, "journalctl --no-pager --unit gradproxy | grep 'this process is confined'")
+		for _, want := range []string{"files=bounded", "system_calls=bounded"} {
+			if !strings.Contains(said, want) && (noLandlock == nil || want != "files=bounded") {
+				t.Errorf("the journal does not say %s: %s", want, said)
+			}
+		}
+	}
 
 	for i, m := range hosts {
 		pid := strings.TrimSpace(sh(t, m, "systemctl show --property MainPID --value gradproxy"))

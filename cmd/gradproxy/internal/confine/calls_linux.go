@@ -127,10 +127,17 @@ func filter(n Needs) error {
 	switch {
 	case e == unix.ENOSYS || e == unix.EINVAL:
 		return fmt.Errorf("this kernel has no filters of system calls (CONFIG_SECCOMP_FILTER): %w", e)
+	case e == unix.EPERM:
+		return filtered(e)
 	case e != 0:
 		return e
 	case thread != 0:
 		return errors.New("a thread has a filter of its own")
 	}
 	return nil
+}
+
+// filtered says of a refusal that a filter of system calls from before this process's start has made it, since the kernel itself refuses those calls otherwise.
+func filtered(err error) error {
+	return fmt.Errorf("a filter of system calls that this process was started with refuses it (SystemCallFilter= of its unit, or the seccomp profile of its container): %w", err)
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,7 +24,9 @@ import (
 	"unsafe"
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/gradproxy/gradproxy/integration/require"
 )
@@ -34,6 +37,8 @@ type trial struct {
 	Target string // TCP address on which the test listens
 	Other  string // one more
 	Dir    string // has the folders named by Needs, and hidden
+
+	Filtered bool // a filter of system calls from before refuses the ones that raise walls
 }
 
 func TestMain(m *testing.M) {
@@ -51,6 +56,13 @@ func confined(text string) {
 	if err := json.Unmarshal([]byte(text), &x); err != nil {
 		panic(err)
 	}
+	if x.Filtered {
+		if err := loseWalls(); err != nil {
+			panic(err)
+		}
+		Apply(x.Needs, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		return // it may still do everything: no attempts
+	}
 	Apply(x.Needs, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	fmt.Println("confined")
 	io.Copy(io.Discard, os.Stdin)
@@ -59,6 +71,56 @@ func confined(text string) {
 		results[name] = nameOf(attempt())
 	}
 	json.NewEncoder(os.Stdout).Encode(results)
+}
+
+// loseWalls has this process refused the calls that raise walls, as a service manager's filter does which does not name them.
+func loseWalls() error {
+	raw, err := bpf.Assemble([]bpf.Instruction{
+		load(offNumber),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_SECCOMP, SkipTrue: 1}, refuse,
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_LANDLOCK_CREATE_RULESET, SkipTrue: 1}, refuse, allow,
+	})
+	if err != nil {
+		return err
+	}
+	code := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	if _, err := cap.Prctlw(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	_, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(code)
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+// Where a service manager's filter refuses the calls that raise walls, the log names that filter, not the kernel.
+func TestFilterOfTheServiceManagerIsNamed(t *testing.T) {
+	require.Root(t)
+	text, err := json.Marshal(trial{Dir: t.TempDir(), Filtered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), "GRADPROXY_CONFINED="+string(text))
+	log, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, log)
+	}
+	for _, want := range []string{"wall=Landlock err=\"a filter of system calls", "wall=seccomp err=\"a filter of system calls", "files=any", "system_calls=any"} {
+		if !strings.Contains(string(log), want) {
+			t.Errorf("the log does not say %s: %s", want, log)
+		}
+	}
 }
 
 func nameOf(err error) string {
