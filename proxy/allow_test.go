@@ -4,8 +4,13 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
 // thisHost returns the addresses of the host of the tests below.
@@ -54,6 +59,28 @@ func TestAllowList(t *testing.T) {
 		if _, err := ParseDialRule(bad); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("ParseDialRule(%q): %v, want an error of one line", bad, err)
 		}
+	}
+
+	// A peer's opening is held against its list: one for a destination beside it has no socket made.
+	dials := 0
+	l := newLinked(t, func(_, far *Config) {
+		far.Settings.Peers[0].MayDial = rules
+		far.Control = func(string, string, syscall.RawConn) error { dials++; return nil }
+	})
+	server := listen(t)
+	o := frame.Opening{Client: mustAddrs("127.0.0.1:1")[0], Server: server.Addr().(*net.TCPAddr).AddrPort()}
+	var in refusals
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		l.far.Accept("near", o.Append(nil), &in, func() Stream {
+			t.Error("the opening is accepted")
+			runtime.Goexit()
+			return nil
+		})
+	})
+	asked.Wait()
+	if in.last != frame.RefusedDenied || dials != 0 {
+		t.Errorf("answered with %v after %d dials, want a denial after none", in.last, dials)
 	}
 }
 

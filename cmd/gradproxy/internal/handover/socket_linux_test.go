@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -171,6 +172,10 @@ func TestAcceptWithoutDescriptors(t *testing.T) {
 
 // A process of another user neither hands over nor takes over, root's included.
 func TestOtherUsersAreRefused(t *testing.T) {
+	if os.Geteuid() == 0 { // root alone can be another user
+		t.Run("at the socket", otherUserAsks)
+		t.Run("behind the socket", otherUserOffers)
+	}
 	for _, c := range []struct {
 		theirs, ours uint32
 		ok           bool
@@ -179,5 +184,105 @@ func TestOtherUsersAreRefused(t *testing.T) {
 		if (err == nil) != c.ok || err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("a process of user %d, and this one of user %d: %v", c.theirs, c.ours, err)
 		}
+	}
+}
+
+const nobody = 65534
+
+// reachable returns a folder into which every user may go.
+func reachable(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "handover")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// asNobody runs before, and then do on the same thread once that has become another user.
+func asNobody(before, do func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if err := before(); err != nil {
+			result <- err
+			return
+		}
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); e != 0 {
+			result <- e
+			return
+		}
+		result <- do()
+	}()
+	return <-result
+}
+
+// otherUserAsks has a process of another user, to which the socket's mode is open, ask for the connections.
+func otherUserAsks(t *testing.T) {
+	path := filepath.Join(reachable(t), "s")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, given := make(chan error, 10), make(chan *Giver, 1)
+	go func() {
+		if g, err := l.Accept("paris", func(err error) { refused <- err }); err == nil {
+			given <- g
+		}
+		close(given)
+	}()
+	defer func() {
+		l.Close()
+		<-given
+	}()
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if err := asNobody(func() error { return nil }, func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) }); err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.FileConn(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	writeMessage(c.(*net.UnixConn), &Request{Protocol: Protocol, Site: "paris", PID: os.Getpid()})
+	select {
+	case g := <-given:
+		g.Close()
+		t.Fatal("the connections are given to another user")
+	case err := <-refused:
+		if !strings.Contains(err.Error(), "is of user 65534") {
+			t.Errorf("refused for another reason: %v", err)
+		}
+	}
+}
+
+// otherUserOffers has a process of another user listen at a socket of this one's.
+func otherUserOffers(t *testing.T) {
+	path := filepath.Join(reachable(t), "s")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	bind := func() error { return unix.Bind(fd, &unix.SockaddrUnix{Name: path}) }
+	if err := asNobody(bind, func() error { return unix.Listen(fd, 1) }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	p, err := TakeOver(ctx, path, Request{Site: "paris"}, ready, func() {})
+	if err == nil || !strings.Contains(err.Error(), "is of user 65534") {
+		t.Errorf("what another user offers: %v, %v", p, err)
 	}
 }

@@ -18,6 +18,16 @@ import (
 // Confine takes from this process, for good, the rights that the site does not need any more. It must come after Start, before any Reload and, unless
 // exec is set, before Run. With exec the job must run already, since a child has the walls of its parent.
 func (s *Site) Confine(exec bool) {
+	n := s.needs(exec)
+	if len(n.Ports) <= confine.MaxPorts {
+		s.ports = n.Ports
+	}
+	s.untraced = s.probed != nil && s.probed.prober == nil && probe.Permitted() == nil
+	confine.Apply(n, s.log)
+}
+
+// needs returns the things that this process still does.
+func (s *Site) needs(exec bool) confine.Needs {
 	c := s.started
 	n := confine.Needs{
 		Capabilities: capabilities(c, exec), Files: []string{c.File}, Congestion: congestion(c), Ports: ports(c),
@@ -41,11 +51,7 @@ func (s *Site) Confine(exec bool) {
 	if c.Upgrade.Socket != "" {
 		n.Remove = append(n.Remove, filepath.Dir(c.Upgrade.Socket))
 	}
-	if len(n.Ports) <= confine.MaxPorts {
-		s.ports = n.Ports
-	}
-	s.untraced = s.probed != nil && s.probed.prober == nil && probe.Permitted() == nil
-	confine.Apply(n, s.log)
+	return n
 }
 
 // capabilities returns the ones that the process needs after its start.

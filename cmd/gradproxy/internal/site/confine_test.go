@@ -66,7 +66,7 @@ func TestCapabilitiesOfModes(t *testing.T) {
 		{config.ModeCgroup, true, []confine.Capability{confine.Kill, confine.NetAdmin, confine.BPF}},
 	} {
 		c := &config.Config{Intercept: config.Intercept{Mode: x.mode}, Policy: []config.Rule{{}}}
-		if got := capabilities(c, x.exec); !slices.Equal(got, x.want) {
+		if got := (&Site{started: c}).needs(x.exec).Capabilities; !slices.Equal(got, x.want) {
 			t.Errorf("mode %v, exec %v: %v, want %v", x.mode, x.exec, got, x.want)
 		}
 	}
