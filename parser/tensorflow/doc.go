@@ -7,7 +7,7 @@
 // eager_service.proto). Tensors are pulled: the process that needs one asks for it, and the tensor is in the response.
 //
 //	WorkerService/RecvTensor        request   1 step, 2 rendezvous key, 7 request id
-//	                                response  1 tensor {1 type, 2 shape {2 dimension {1 size}}, 4 content}, 2 no value
+//	                                response  1 tensor {1 type, 2 shape {2 dimension {1 size}}, 4 content, 5 floats, 6 doubles}, 2 no value
 //	WorkerService/RecvBuf           request   2 key of the buffer, 3 bytes, 8 from, 9 to, 10 request id, 11 incarnation of from
 //	                                response  4 {2 {1 piece of the content, repeated}}
 //	WorkerService/CompleteInstance  request   1 name, 2 collective, 3 type, 4 shape, 5 group, 7 instance
@@ -23,7 +23,8 @@
 // # Tensors
 //
 // The content of a RecvTensor response is a tensor if its type and shape, which come before it, account for its length. So are the pieces of a RecvBuf response, joined.
-// Other calls carry arguments, results and initial values: contents of 256 bytes or more are [tensor.Exact]. Strings, lists of values in place of a content,
+// Other calls carry arguments, results and initial values: contents of 256 bytes or more are [tensor.Exact]. So is a packed
+// list of floats or doubles in place of a content, of any call, if it has as many as the shape. Strings, other lists, lists that end in a value for all the rest,
 // and contents that come before their type are opaque. DATA frames cut a tensor anywhere; Hold is 0 until the message's last frame.
 //
 // # Roles

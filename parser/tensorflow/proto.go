@@ -95,6 +95,7 @@ func (s *shape) size(e elementType) int {
 type content struct {
 	number uint64 // of the data type
 	shape  shape
+	listed bool // the last field of values is a list
 }
 
 // Fields of a TensorProto, below its own path.
@@ -104,9 +105,17 @@ const (
 	fieldDim     = 2 // of a shape
 	fieldDimSize = 1 // of a dimension
 	fieldContent = 4
+	fieldFloats  = 5 // float_val
+	fieldDoubles = 6 // double_val
 )
 
-// field says how to read a field of the TensorProto at path proto. isContent: it is the tensor_content.
+// Types whose values have a list of their own that lies as a content does.
+const (
+	typeFloat  = 1
+	typeDouble = 2
+)
+
+// field says how to read a field of the TensorProto at path proto. isContent: it is the tensor_content, or a packed list of values that lie as a content's do.
 func (c *content) field(proto, p protoscan.Path) (a protoscan.Action, isContent bool) {
 	switch p {
 	case proto:
@@ -118,6 +127,16 @@ func (c *content) field(proto, p protoscan.Path) (a protoscan.Action, isContent 
 	case proto.In(fieldShape).In(fieldDim):
 		return protoscan.Descend, false
 	case proto.In(fieldContent):
+		c.listed = false
+		return protoscan.Emit, true
+	case proto.In(fieldFloats):
+		c.listed = c.number == typeFloat
+	case proto.In(fieldDoubles):
+		c.listed = c.number == typeDouble
+	default:
+		return protoscan.Skip, false
+	}
+	if c.listed {
 		return protoscan.Emit, true
 	}
 	return protoscan.Skip, false

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
@@ -345,7 +347,9 @@ func TestOtherForms(t *testing.T) {
 		"a length too large":      sim.Tensor(1, content, 1<<40, 1<<40),
 		"an unknown type":         sim.Tensor(77, content, 100),
 		"content before its type": sim.Number(sim.Sub(nil, fieldContent, content), fieldDType, 1),
-		"a list of values":        sim.Sub(sim.Sub(sim.Number(nil, fieldDType, 1), fieldShape, sim.Shape(100)), 5, content),
+		"too few values":          list(1, fieldFloats, content, 101),
+		"values of another type":  list(1, fieldDoubles, content, 100),
+		"a list of integers":      list(3, 7, content, 100),
 		"a group":                 append([]byte{3<<3 | 3}, sim.Tensor(1, content, 100)...),
 		"an empty tensor":         sim.Tensor(1, nil, 0, 5),
 	} {
@@ -359,6 +363,28 @@ func TestOtherForms(t *testing.T) {
 	j.recvTensor(j.backward, 7, "edge_3_g", sim.Tensor(1, content, 100))
 	if _, got := j.play(new(Protocol), parser.Conn{}); len(got) != 0 {
 		t.Errorf("a key of one part: %+v", got)
+	}
+}
+
+// list returns a TensorProto with a packed list of values in place of a content.
+func list(dtype uint64, field protowire.Number, values []byte, dims ...uint64) []byte {
+	return sim.Sub(sim.Sub(sim.Number(nil, fieldDType, dtype), fieldShape, sim.Shape(dims...)), field, values)
+}
+
+// Packed lists of floats and of doubles that the shape accounts for are tensors, whatever the graph says of their edge: they lie as a content does.
+func TestListsOfValues(t *testing.T) {
+	content := bytesOf(400)
+	for _, c := range []struct {
+		proto []byte
+		want  tensor.DType
+	}{{list(1, fieldFloats, content, 20, 5), tensor.Float32}, {list(2, fieldDoubles, content, 50), tensor.Float64}} {
+		j := newJob(t, 100)
+		j.register()
+		j.recvTensor(j.backward, 7, sim.Key(sim.Worker, sim.Server, "edge_3_g"), c.proto)
+		_, got := j.play(new(Protocol), parser.Conn{Job: "job"})
+		if len(got) != 1 || got[0].Tensor.Role != tensor.Exact || got[0].Tensor.DType != c.want || got[0].Tensor.Size != len(content) || got[0].Tensor.Key == 0 {
+			t.Errorf("%v: %+v", c.want, got)
+		}
 	}
 }
 

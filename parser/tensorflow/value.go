@@ -100,7 +100,7 @@ func (r *valueReader) Field(p protoscan.Path, n int) protoscan.Action {
 		return protoscan.Skip
 	}
 	var function uint64
-	if e.value && !r.dead && !repeated {
+	if e.value && !r.dead && !repeated && !r.content.listed {
 		var role edgeRole
 		role, function = x.facts.role(x.scope, ask.step, edge.rendezvous())
 		setRole(&t, role, x.conn.Sums)
