@@ -12,7 +12,8 @@
 //	5 PUSH_PROMISE   PADDED likewise; 4 bytes before the fragment
 //	9 CONTINUATION   the next fragment of a header block; no other frame may come before it
 //
-// The payloads of all other frames are passed over. Each side's first frame is SETTINGS; a server sends its own without waiting for the client's.
+// The payloads of all other frames are passed over. A PING or a WINDOW_UPDATE that stands behind part of a tensor is kept in its place, so it waits as long as
+// the proxy waits for more of the tensor, and never longer than the stall timer: 5 ms where nothing comes; where bytes drip, the first byte after 20 ms ends the wait. Each side's first frame is SETTINGS; a server sends its own without waiting for the client's.
 //
 // # Use
 //
