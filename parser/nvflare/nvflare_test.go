@@ -246,16 +246,22 @@ func TestUnannounced(t *testing.T) {
 	}
 }
 
-// Frames that come again, or out of order, have the same bytes and the same base; and a gradient comes only once.
+// Frames that come again, or out of order, have the same bytes and the same base, also where a client masks them anew; and a gradient comes only once.
 func TestFramesAgain(t *testing.T) {
+	for driver, exchange := range map[string]func(*job) parsertest.Exchange{"tcp": (*job).tcp, "http": (*job).webSocket} {
+		t.Run(driver, func(t *testing.T) { framesAgain(t, exchange) })
+	}
+}
+
+func framesAgain(t *testing.T, exchange func(*job) parsertest.Exchange) {
 	files, elements := model(true, 2)
 	j := newJob("site-1.job", 512)
 	j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
 	sent := j.download(parser.Client, "ref", files, false)
-	plain := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
+	plain := parsertest.Find(t, fresh(), conn(1), exchange(j))[parser.Client]
 	j.frames[sent[2]], j.frames[sent[3]] = j.frames[sent[3]], j.frames[sent[2]]
 	j.frames = append(j.frames, j.frames[sent[1]], j.frames[sent[2]], j.frames[sent[3]])
-	again := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
+	again := parsertest.Find(t, fresh(), conn(1), exchange(j))[parser.Client]
 	total, gradients := 0, map[uint64]int{}
 	for _, v := range plain {
 		total += len(v.Data)
