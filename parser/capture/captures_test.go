@@ -1,12 +1,14 @@
 package capture
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"hash"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/require"
@@ -92,4 +94,82 @@ func TestCapturesEqualTheirTruth(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A streamTruth is the bytes of a direction, as programs of their own read them from a capture.
+type streamTruth struct {
+	bytes int
+	hash  string
+}
+
+// So are the streams of gRPC and HTTP frameworks, whose truths write them down in two other forms.
+func TestStreamsEqualTheirTruth(t *testing.T) {
+	for _, pattern := range []string{"tf-*.pcap*", "flower-*.pcap*", "nvflare-*.pcap*"} {
+		for _, file := range require.Captures(t, pattern) {
+			t.Run(filepath.Base(file), func(t *testing.T) {
+				found := map[string]*tally{}
+				for _, s := range readAll(t, file) {
+					found[s.conn.Client.String()+" "+s.conn.Server.String()] = s
+				}
+				compared := 0
+				for ends, want := range streamsOf(t, file) {
+					s := found[ends]
+					for i, w := range want {
+						if w.bytes == 0 && (s == nil || s.bytes[i] == 0) { // refused
+							continue
+						}
+						if s == nil {
+							t.Errorf("no connection %s", ends)
+							break
+						}
+						if got := fmt.Sprintf("%x", s.hash[i].Sum(nil)); s.bytes[i] != w.bytes || got != w.hash {
+							t.Errorf("%s, direction %d: %d bytes with hash %s, want %d with %s", ends, i, s.bytes[i], got, w.bytes, w.hash)
+						}
+						compared += w.bytes
+					}
+				}
+				if compared < 100<<10 {
+					t.Errorf("%d bytes were compared", compared)
+				}
+			})
+		}
+	}
+}
+
+// streamsOf returns the streams that are recorded beside a capture, by the client's and the server's address.
+func streamsOf(t *testing.T, file string) map[string][2]streamTruth {
+	t.Helper()
+	var truth struct {
+		Connections []struct {
+			Client, Server string
+			Bytes          []int    // of a connection that was not read
+			SHA256         []string `json:"sha256"`
+			Directions     []struct {
+				Bytes        int
+				SHA256       string `json:"sha256"`
+				StreamBytes  int    `json:"stream_bytes"`
+				StreamSHA256 string `json:"stream_sha256"`
+			}
+		}
+	}
+	name, _, _ := strings.Cut(file, ".pcap")
+	text, err := os.ReadFile(name + ".truth.json")
+	if err == nil {
+		err = json.Unmarshal(text, &truth)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][2]streamTruth{}
+	for _, c := range truth.Connections {
+		var s [2]streamTruth
+		for i, hash := range c.SHA256 {
+			s[i] = streamTruth{c.Bytes[i], hash}
+		}
+		for i, d := range c.Directions {
+			s[i] = streamTruth{cmp.Or(d.Bytes, d.StreamBytes), cmp.Or(d.SHA256, d.StreamSHA256)}
+		}
+		all[c.Client+" "+c.Server] = s
+	}
+	return all
 }
