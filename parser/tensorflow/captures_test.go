@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -213,4 +215,78 @@ func compare(t *testing.T, want truth, all []*listener) {
 	for what, n := range missed {
 		t.Errorf("%d: %s", n, what)
 	}
+}
+
+// On the user's word all bytes of a ring have the roles that the truth tells, from the third call of each sum on: in the first two the parser learns it.
+func TestCapturedRing(t *testing.T) {
+	for _, file := range require.Captures(t, "tf-mwms.pcap*") {
+		name, _, _ := strings.Cut(file, ".pcap")
+		text, err := os.ReadFile(name + ".truth.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want truth
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]*heard{} // by content's hash and side: a ring's pieces all differ
+		for _, l := range listen(t, file, "capture", parser.SumsGradients) {
+			for side, all := range l.values {
+				for _, h := range all {
+					values[fmt.Sprintf("%v %v %d %x", l.conn.Client, l.conn.Server, side, sha256.Sum256(h.data))] = h
+				}
+			}
+		}
+		var sums []int // instances, in their order
+		for _, c := range want.Connections {
+			for _, d := range c.Directions {
+				for _, v := range d.Payload {
+					if n := v.instance(t); v.isSum() && !slices.Contains(sums, n) {
+						sums = append(sums, n)
+					}
+				}
+			}
+		}
+		slices.Sort(sums)
+		named, of := 0, 0
+		for _, c := range want.Connections {
+			for side, d := range c.Directions {
+				for _, v := range d.Payload {
+					if !v.isSum() {
+						continue
+					}
+					role := map[string]tensor.Role{"gradient": tensor.Gradient, "gradient-reduced": tensor.Aggregate}[v.Role]
+					if slices.Index(sums, v.instance(t)) < minCalls-1 {
+						role = tensor.Unknown
+					}
+					h := values[fmt.Sprintf("%s %s %d %s", c.Client, c.Server, side, v.SHA256)]
+					if h == nil || h.Role != role {
+						t.Errorf("%s is %+v, want %v", v.Key, h, role)
+						continue
+					}
+					if of += v.Bytes; role != tensor.Unknown {
+						named += v.Bytes
+					}
+				}
+			}
+		}
+		if len(sums) < minCalls || named == 0 || named*len(sums) != of*(len(sums)-minCalls+1) {
+			t.Errorf("%d bytes of %d are named in %d sums", named, of, len(sums))
+		}
+	}
+}
+
+// isSum reports whether a value is part of a sum in a ring.
+func (v *trueValue) isSum() bool { return v.Type != nil && *v.Type == typeReduce }
+
+// instance returns the number of the collective that a value belongs to, of a key "group:instance:…".
+func (v *trueValue) instance(t *testing.T) (n int) {
+	t.Helper()
+	if v.Type == nil {
+		return 0
+	}
+	if _, err := fmt.Sscanf(v.Key, "1:%d:", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
