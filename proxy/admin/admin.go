@@ -11,13 +11,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -43,7 +41,7 @@ func Handler(c Config) Pages {
 	mux.HandleFunc("GET /{$}", c.index)
 	mux.HandleFunc("GET /healthz", c.healthz)
 	mux.HandleFunc("GET /readyz", c.readyz)
-	mux.HandleFunc("GET /tensors", c.tensors)
+	mux.HandleFunc("GET /tensors", c.tensors())
 	mux.HandleFunc("GET /page/{name}", c.asset)
 	mux.HandleFunc("GET /live", c.live)
 	mux.HandleFunc("GET /events", events.events)
@@ -129,23 +127,6 @@ func (c *Config) readyz(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, result)
 	}
 	fmt.Fprintln(w, verdict)
-}
-
-// tensors answers {"tensors": [...], "count": N}, the ones that have sent most bytes first. The query's limit bounds the list; count is of all.
-func (c *Config) tensors(w http.ResponseWriter, r *http.Request) {
-	limit := math.MaxInt
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			http.Error(w, "limit is a number of tensors: write a whole number, as in /tensors?limit=100", http.StatusBadRequest)
-			return
-		}
-		limit = n
-	}
-	s := c.Summary(limit)
-	count, list := s.Count, tensorsOf(s).Largest
-	w.Header().Set("Content-Type", "application/json")
-	writeJSON(w, map[string]any{"tensors": list, "count": count})
 }
 
 // shadow answers with a trials.Report.
