@@ -238,6 +238,7 @@ func TestPageShowsARunningJob(t *testing.T) {
 		}
 	}
 	shadowAndBudget(t, b, ps[0])
+	peersHalf(t, b)
 
 	time.Sleep(3 * time.Second) // the last acknowledgements, and two events
 	b.do(chromedp.Evaluate(`document.querySelector("input[name=range][value='10']").click()`, nil))
@@ -374,6 +375,20 @@ func shadowAndBudget(t *testing.T, b *browser, p *testbed.Proxy) {
 	if text := eval[string](b, `document.getElementById("budget-list").innerText`); !strings.Contains(text, "will last") || !strings.Contains(text, "int8 from 25 GB on") || !strings.Contains(text, "of 50.0\u00a0GB used") {
 		t.Errorf("the budget is explained by\n%s", text)
 	}
+}
+
+// peersHalf has the page show the tensors that the peer sends: each is a tile, and opens as itself.
+func peersHalf(t *testing.T, b *browser) {
+	t.Helper()
+	const choose = `(() => { const s = document.getElementById("half"); s.selectedIndex = %d; s.dispatchEvent(new Event("change", { bubbles: true })) })()`
+	const tiles = `[...document.querySelectorAll(".tilet:not(.group)")]`
+	b.do(chromedp.Evaluate(fmt.Sprintf(choose, 1), nil))
+	b.await(tiles + `.length >= 3`)
+	for i := range 3 {
+		b.do(chromedp.Evaluate(fmt.Sprintf(tiles+`[%d].click()`, i), nil))
+		b.await(fmt.Sprintf(`%s[%d].getAttribute("aria-label").startsWith((document.querySelector("#detail h3")?.textContent ?? "none") + ", ")`, tiles, i))
+	}
+	b.do(chromedp.Evaluate(fmt.Sprintf(choose, 0), nil))
 }
 
 // near fails unless two counts of bytes agree.

@@ -85,11 +85,12 @@ func DecodeView(text []byte) (*PeerView, error) {
 	}
 	for i := range t.Largest {
 		x := &t.Largest[i]
-		x.ID, x.Shadow = 0, nil // an ID names a tensor of the peer's own table
+		x.Shadow = nil
 		clean(&x.Peer, &x.Job, &x.Protocol, &x.Direction, &x.DType, &x.Role, &x.Evidence, &x.Codec, &x.Reason, &x.From, &x.To, &x.Name, &x.Shape)
 		numbers = append(numbers, int64(x.Bytes), x.Values, x.RawBytes, x.WireBytes, int64(x.Number), x.Guarded)
 		floats = append(floats, x.Error, x.Residual, x.Sparsity)
 	}
+	distinguish(t.Largest)
 	for i := range t.Groups {
 		g := &t.Groups[i]
 		clean(&g.Peer, &g.Job, &g.Role, &g.Codec)
@@ -107,6 +108,20 @@ func DecodeView(text []byte) (*PeerView, error) {
 	}
 	t.Largest, t.Groups = tensorsOf(proxy.TensorSummary{Largest: t.Largest}).Largest, tensorsOf(proxy.TensorSummary{Groups: t.Groups}).Groups
 	return v, nil
+}
+
+// distinguish gives tensors without an ID, or with that of an earlier one, another. An ID is of the peer's own table: only together with the peer's
+// name does it name a tensor.
+func distinguish(list []proxy.TensorInfo) {
+	seen := map[uint64]bool{}
+	next := uint64(0)
+	for i := range list {
+		for list[i].ID == 0 || seen[list[i].ID] {
+			next++
+			list[i].ID = next
+		}
+		seen[list[i].ID] = true
+	}
 }
 
 // clean bounds texts, and replaces characters in them that cannot be seen.

@@ -3,6 +3,8 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +26,51 @@ func TestViewOfManyTensorsFits(t *testing.T) {
 	got, err := DecodeView(text)
 	if err != nil || got.Site != "tokyo" || got.Raw != 5 || got.Sent != 3 || got.Tensors.Count != 1000 || len(got.Tensors.Largest) < 32 || len(got.Jobs) != maxViewJobs {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The tensors of a view can be told apart: by the peer's own IDs as long as these do so, and whatever a peer says.
+func TestTensorsOfAViewCanBeToldApart(t *testing.T) {
+	for text, want := range map[string][]uint64{
+		`{"id":"7"},{"id":"9"},{"id":"8"}`:    {7, 9, 8},
+		`{},{},{}`:                            {1, 2, 3},
+		`{"id":"2"},{"id":"2"},{},{"id":"1"}`: {2, 1, 3, 4},
+		`{"id":"18446744073709551615"},{},{}`: {1<<64 - 1, 1, 2},
+	} {
+		v, err := DecodeView([]byte(`{"version":1,"tensors":{"largest":[` + text + `]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []uint64
+		for _, x := range v.Tensors.Largest {
+			got = append(got, x.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: IDs %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A tensor of a peer's half is asked for by the peer and its ID there, and is not one of this site's.
+func TestTensorOfAHalf(t *testing.T) {
+	c := Config{Tensor: func(id uint64) (proxy.TensorInfo, *TensorHistory, bool) {
+		return proxy.TensorInfo{ID: id, Name: "of this site"}, nil, true
+	}}
+	c.setDefaults()
+	v := PeerView{Tensors: Tensors{Largest: []proxy.TensorInfo{{ID: 7, Name: "first"}, {ID: 9, Name: "second"}}}}
+	view, err := DecodeView(v.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHub(&c)
+	h.halves = []Half{{Peer: "tokyo", View: view}}
+	for query, want := range map[string]string{"peer=tokyo&id=7": "first", "peer=tokyo&id=9": "second", "peer=tokyo&id=8": "", "peer=paris&id=7": "", "id=7": "of this site"} {
+		w := httptest.NewRecorder()
+		c.tensor(h)(w, httptest.NewRequest("GET", "/tensor?"+query, nil))
+		var a Answer
+		if err := json.Unmarshal(w.Body.Bytes(), &a); (err == nil) != (want != "") || a.Tensor.Name != want {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
 	}
 }
 
