@@ -137,7 +137,10 @@ func (m *Metrics) expect(s *Settings, protocols []parser.Protocol) {
 	if m == nil {
 		return
 	}
-	codings := []policy.Coding{{Codec: policy.Verbatim, Role: tensor.Unknown}, {Codec: "lossless", Role: tensor.Unknown}}
+	var codings []policy.Coding
+	for _, role := range tensor.Roles() { // whatever rules say, a tensor may travel like this
+		codings = append(codings, policy.Coding{Codec: policy.Verbatim, Role: role}, policy.Coding{Codec: "lossless", Role: role})
+	}
 	if ruled, ok := s.Policy.(policy.Lister); ok {
 		codings = append(codings, ruled.Codings()...)
 	}

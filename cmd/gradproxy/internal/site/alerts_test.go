@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // The metrics of docs/operations.md whose rise is worth an alert are there before the first event, with the labels of each peer: a rise from no
@@ -27,6 +29,22 @@ func TestAlertsSeeTheFirstEvent(t *testing.T) {
 		`gradproxy_parsers_spent_total{of="time",peer="tokyo"} 0`, `gradproxy_carrier_failures_total{peer="tokyo",stage="established"} 0`} {
 		if !strings.Contains(metrics, "\n"+series+"\n") {
 			t.Errorf("no series %s before the first event", series)
+		}
+	}
+	// Without a rule a tensor of any role travels by one of these.
+	for _, codec := range []string{"lossless", "verbatim"} {
+		for _, role := range tensor.Roles() {
+			wanted := []string{fmt.Sprintf(`gradproxy_raw_bytes_total{codec=%q,peer="tokyo",role=%q,training_job=""} 0`, codec, role),
+				fmt.Sprintf(`gradproxy_wire_bytes_total{codec=%q,peer="virginia",role=%q,training_job=""} 0`, codec, role),
+				fmt.Sprintf(`gradproxy_verbatim_fallbacks_total{codec=%q,reason="no gain",role=%q} 0`, codec, role)}
+			if codec == "lossless" {
+				wanted = append(wanted, fmt.Sprintf(`gradproxy_encode_seconds_count{codec=%q,role=%q} 0`, codec, role))
+			}
+			for _, series := range wanted {
+				if !strings.Contains(metrics, "\n"+series+"\n") {
+					t.Errorf("no series %s before the first event", series)
+				}
+			}
 		}
 	}
 	// These have labels of the job's own, and an alert on their level or on a long rise.
