@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ With --what-if it also says how many seconds the job's bytes take on links, and 
 			if config.WhatIf, err = whatIf.question(); err != nil {
 				return err
 			}
-			report, err := inspectUntil(c.Context(), args[0], config)
+			report, err := inspectUntil(c.Context(), args[0], c.InOrStdin(), config)
 			if report == nil || err != nil && len(report.Connections) == 0 {
 				return err
 			}
@@ -92,37 +93,78 @@ func checkInspect(c *inspect.Config, sums string) error {
 	return nil
 }
 
-// inspectUntil is inspectFile that gives up when ctx ends: a pipe to which nobody writes is read for ever.
-func inspectUntil(ctx context.Context, name string, c inspect.Config) (*inspect.Report, error) {
-	type outcome struct {
-		report *inspect.Report
-		err    error
-	}
-	read := make(chan outcome, 1)
-	go func() {
-		report, err := inspectFile(name, c)
-		read <- outcome{report, err}
-	}()
-	select {
-	case o := <-read:
-		return o.report, o.err
-	case <-ctx.Done():
-		return nil, errors.New("inspect: interrupted")
-	}
-}
-
-func inspectFile(name string, c inspect.Config) (*inspect.Report, error) {
-	f := os.Stdin
+// inspectUntil reports on a capture. Once ctx has ended it reads no more, and reports on the capture up to there: of a pipe, which often ends in no
+// other way, that is no error.
+func inspectUntil(ctx context.Context, name string, stdin io.Reader, c inspect.Config) (*inspect.Report, error) {
+	from := stdin
 	if name != "-" {
-		var err error
-		if f, err = os.Open(name); err != nil {
+		f, err := os.Open(name)
+		if err != nil {
 			return nil, usagef("inspect: %w", err)
 		}
 		defer f.Close()
+		from = f
 	}
-	report, err := inspect.Read(f, c)
-	if err != nil {
-		err = fmt.Errorf("inspect %s: %w", name, err)
+	r := readUntil(ctx, from)
+	report, err := inspect.Read(r, c)
+	switch {
+	case r.cut && (report == nil || len(report.Connections) == 0):
+		return nil, errors.New("inspect: interrupted")
+	case r.cut && name == "-":
+		return report, nil
+	case r.cut:
+		return report, fmt.Errorf("inspect %s: interrupted: the report is of the part that was read", name)
+	case err != nil:
+		return report, fmt.Errorf("inspect %s: %w", name, err)
 	}
-	return report, err
+	return report, nil
+}
+
+// A cutReader ends where its context does: a read of a pipe to which nobody writes would take for ever.
+type cutReader struct {
+	ctx    context.Context
+	pieces chan piece
+	rest   piece
+	cut    bool // the context has ended it
+}
+
+// A piece is the result of a Read.
+type piece struct {
+	bytes []byte
+	err   error
+}
+
+func readUntil(ctx context.Context, from io.Reader) *cutReader {
+	r := &cutReader{ctx: ctx, pieces: make(chan piece)}
+	go func() {
+		for {
+			b := make([]byte, 64<<10)
+			n, err := from.Read(b)
+			select {
+			case r.pieces <- piece{b[:n], err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return r
+}
+
+// Read implements io.Reader.
+func (r *cutReader) Read(b []byte) (int, error) {
+	for len(r.rest.bytes) == 0 && r.rest.err == nil {
+		select {
+		case r.rest = <-r.pieces:
+		case <-r.ctx.Done():
+			r.cut, r.rest.err = true, io.EOF
+		}
+	}
+	n := copy(b, r.rest.bytes)
+	if r.rest.bytes = r.rest.bytes[n:]; n > 0 {
+		return n, nil
+	}
+	return 0, r.rest.err
 }

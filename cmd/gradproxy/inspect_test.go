@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
 )
@@ -62,6 +65,60 @@ func TestInspectJSON(t *testing.T) {
 	c.SetArgs([]string{"-"}) // as tcpdump -w - writes it; other flags stay as they were
 	if err := c.ExecuteContext(context.Background()); err != nil || out.String() != named {
 		t.Errorf("- : %v, %s", err, out.Bytes())
+	}
+}
+
+// Once inspect is interrupted while it reads a pipe that nobody ends, it reports on what it has read; where that is nothing it says so. Of a file that
+// it could have read to the end the report comes with an error.
+func TestInterruptedInspectReports(t *testing.T) {
+	packed, err := os.Open("internal/inspect/testdata/torch215.pcap.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		ctx, interrupt := context.WithCancel(t.Context())
+		from, to := io.Pipe()
+		go func() {
+			to.Write(text[:len(text)/2]) // it ends in the middle of a packet
+			interrupt()
+		}()
+		report, err := inspectUntil(ctx, "-", from, inspect.Config{})
+		if err != nil || len(report.Connections) == 0 {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		to.Close()
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	from, to := io.Pipe()
+	defer to.Close()
+	if report, err := inspectUntil(ctx, "-", from, inspect.Config{}); report != nil || err == nil || err.Error() != "inspect: interrupted" {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// A report on a file that was not read to its end is no report on the file.
+func TestInterruptedFileIsAnError(t *testing.T) {
+	r := readUntil(t.Context(), strings.NewReader("capture"))
+	if text, err := io.ReadAll(r); err != nil || string(text) != "capture" || r.cut {
+		t.Errorf("%q, %v, cut: %v", text, err, r.cut)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	from, to := io.Pipe()
+	defer to.Close()
+	go func() { to.Write([]byte("cap")); interrupt() }()
+	r = readUntil(ctx, from)
+	if text, err := io.ReadAll(r); err != nil || string(text) != "cap" || !r.cut {
+		t.Errorf("%q, %v, cut: %v", text, err, r.cut)
 	}
 }
 
