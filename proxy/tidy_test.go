@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,16 +10,16 @@ import (
 // Memory is given back once after many openings, when they have ended, and not after few.
 func TestMemoryIsGivenBackAfterManyOpenings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		given := 0
-		x := tidier{free: func() { given++ }}
-		opens := func(n, want int) {
+		var given atomic.Int32
+		x := tidier{free: func() { given.Add(1) }}
+		opens := func(n int, want int32) {
 			t.Helper()
 			for range n {
 				time.Sleep(tidyAfter / 2)
 				x.opened()
 			}
-			if synctest.Wait(); given != want {
-				t.Errorf("given back %d times, want %d", given, want)
+			if synctest.Wait(); given.Load() != want {
+				t.Errorf("given back %d times, want %d", given.Load(), want)
 			}
 		}
 		opens(tidyMany-1, 0)
