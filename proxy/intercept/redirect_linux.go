@@ -132,9 +132,18 @@ func smallSegments(_, _ string, c syscall.RawConn) error {
 func (r *Redirect) claim(name, thing string) error {
 	c, err := claim("claim_"+name, thing)
 	if err == nil {
-		r.claims = append(r.claims, c)
+		r.keep(c, thing)
 	}
 	return err
+}
+
+// keep keeps a claim until r is closed. One that any user can make is told.
+func (r *Redirect) keep(c io.Closer, thing string) {
+	r.claims = append(r.claims, c)
+	if socket, ok := c.(net.Listener); ok {
+		r.log.Warn("this kernel has no tables that belong to a process (Linux 5.12): an abstract socket claims this proxy's rules, and any local user of this network namespace could take its name first and keep the proxy from starting",
+			"thing", thing, "socket", socket.Addr())
+	}
 }
 
 // Addrs returns the listeners' addresses, which no peer may make the proxy dial.

@@ -1,9 +1,11 @@
 package intercept
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -672,4 +674,33 @@ func TestChangesLeaveNoGap(t *testing.T) {
 	if err := <-changed; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A claim by an abstract socket, as on a kernel without tables that belong to a process, holds, and is told in one line.
+func TestClaimByASocketIsTold(t *testing.T) {
+	job, _ := twoSites(t)
+	job.Do(func() {
+		var log bytes.Buffer
+		r := &Redirect{log: slog.New(slog.NewTextHandler(&log, nil))}
+		c, err := claimSocket("claim_gradproxy_paris", "the table")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.keep(c, "the table")
+		if _, err := claimSocket("claim_gradproxy_paris", "the table"); err == nil || !strings.Contains(err.Error(), "the table belongs to another gradproxy") {
+			t.Errorf("claimed twice: %v", err)
+		}
+		said := log.String()
+		if strings.Count(said, "\n") != 1 || !strings.Contains(said, "Linux 5.12") || !strings.Contains(said, "socket=@claim_gradproxy_paris") {
+			t.Errorf("the log says: %s", said)
+		}
+		table, err := claim("claim_gradproxy_tokyo", "the table")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.keep(table, "the table"); log.String() != said {
+			t.Errorf("a table is told too: %s", log.String())
+		}
+		job.Check(r.closeAll())
+	})
 }
