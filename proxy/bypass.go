@@ -73,7 +73,7 @@ func (p *Proxy) beginBypass() (*relay.Relay, error) {
 }
 
 // errNoPlace ends a connection that has waited too long for the place of its second descriptor.
-var errNoPlace = errors.New("proxy: too many connections: raise the limit of descriptors (ulimit -n, LimitNOFILE=)")
+var errNoPlace = errors.New("proxy: too many connections: raise the limits of descriptors (ulimit -n, LimitNOFILE=) and of memory")
 
 // enterPlace waits for the place of a server's connection, as long as dialling may take: each holder of a place is open, or waits here.
 func (p *Proxy) enterPlace(ctx context.Context) error {

@@ -51,7 +51,7 @@ func (a *admission) note(peer string) {
 	if now.Sub(a.logged) < time.Second {
 		return
 	}
-	a.log.Warn("too many connections: peers' are refused; raise the limit of descriptors (ulimit -n, LimitNOFILE=)", "peer", peer, "refused", a.refused)
+	a.log.Warn("too many connections: peers' are refused; raise the limits of descriptors (ulimit -n, LimitNOFILE=) and of memory", "peer", peer, "refused", a.refused)
 	a.logged, a.refused = now, 0
 }
 

@@ -36,6 +36,7 @@ const (
 	jobFacts      = 20 << 20 // and of each configured job
 	coreMemory    = 64 << 20 // of the codec that a core is at: the largest block, as it is and encoded, and its residual
 	connections   = 1024     // that are counted, with the bytes that each may hold beside memory
+	oneConnection = 64 << 10 // of each more: those bytes, its goroutines, its stream and the pieces that wait in it
 
 	minFitted = 16 << 20 // of a key that is fitted
 )
@@ -87,6 +88,18 @@ func (b *Budget) Sum() (sum int64) {
 	}
 	return sum
 }
+
+// places returns how many connections there may be, by memory: the counted ones, and as many more as fit between the sum and what a cgroup allows. Where
+// none bounds the process there may be any number.
+func (b *Budget) places(allowed memoryLimit) int {
+	if allowed.cgroup == "" {
+		return math.MaxInt
+	}
+	return connections + int(max(roomOf(allowed)-b.Sum(), 0)/oneConnection)
+}
+
+// roomOf returns the memory for budgets. The rest is the kernel's, for sockets.
+func roomOf(allowed memoryLimit) int64 { return allowed.bytes / 10 * 9 }
 
 // apart returns the bytes of processes other than this one.
 func (b *Budget) apart() (sum int64) {
@@ -142,7 +155,7 @@ func fit(c *config.Config, limit int64) bool {
 // user has. A sum that cannot be made to fit is an error where a cgroup bounds the process: the kernel would kill it there, and
 // connections would go by on_death whenever a peer has it use its whole budgets.
 func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.Config, error) {
-	room := allowed.bytes / 10 * 9 // the rest is the kernel's, for sockets
+	room := roomOf(allowed)
 	c = carried(c, room, log)
 	fitted := *c
 	asked := BudgetOf(c)

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"bytes"
 	"log/slog"
 	"math"
 	"os"
@@ -208,6 +209,37 @@ func TestBudgetOfDatagrams(t *testing.T) {
 		}
 		if sum := BudgetOf(fitted).Sum(); sum > limit*9/10 {
 			t.Errorf("in %s: budgets of %s", mebibytes(limit), mebibytes(sum))
+		}
+	}
+}
+
+// In a cgroup a site has places for no more connections than its memory has room for beside the budgets, and its peers no more streams. Elsewhere descriptors
+// alone bound them.
+func TestPlacesFitTheCgroup(t *testing.T) {
+	keepLimit(t)
+	t.Setenv("GOMEMLIMIT", "")
+	free := limits(slog.New(slog.DiscardHandler)).places
+	for _, limit := range []int64{700 << 20, 1 << 30, 2 << 30, 64 << 30} {
+		allowed := memoryLimit{limit, "/sys/fs/cgroup/memory.max"}
+		fitted, err := budgeted(loadBudget(t, ""), allowed, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		s := &Site{fitted: fitted, allowed: allowed}
+		places, sum := s.shares(slog.New(slog.NewTextHandler(&log, nil))).places, BudgetOf(fitted).Sum()
+		if total := sum + int64(max(places-connections, 0))*oneConnection; total > limit/10*9 {
+			t.Errorf("in %s: %d places, which makes %s with all connections", mebibytes(limit), places, mebibytes(total))
+		}
+		if said := strings.Contains(log.String(), "the memory limit bounds the connections"); said != (places < free) {
+			t.Errorf("in %s: %d places of %d, and the log says: %s", mebibytes(limit), places, free, log.String())
+		}
+		if places < min(connections, free) {
+			t.Errorf("in %s: %d places", mebibytes(limit), places)
+		}
+		s.allowed.cgroup = ""
+		if got := s.shares(slog.New(slog.DiscardHandler)).places; got != free {
+			t.Errorf("without a cgroup's limit of %s: %d places, want %d", mebibytes(limit), got, free)
 		}
 	}
 }

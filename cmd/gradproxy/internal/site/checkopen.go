@@ -3,7 +3,6 @@ package site
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -25,12 +24,12 @@ func (s *Site) held() []string {
 
 // checkOpen returns the error with which open would fail, as far as that is visible while the process that hands p over still runs. After open has failed, nobody
 // would have the connections.
-func checkOpen(c *config.Config, p *handover.Parcel) error {
+func checkOpen(c *config.Config, places int, p *handover.Parcel) error {
 	if _, err := settingsOf(c, nil); err != nil {
 		return err
 	}
-	if n := limits(slog.New(slog.DiscardHandler)).places; len(p.Connections) > n {
-		return fmt.Errorf("there are %d connections, and places for %d in this process: raise the limit of descriptors (ulimit -n, LimitNOFILE=)", len(p.Connections), n)
+	if len(p.Connections) > places {
+		return fmt.Errorf("there are %d connections, and places for %d in this process: raise the limits of descriptors (ulimit -n, LimitNOFILE=) and of memory", len(p.Connections), places)
 	}
 	if c.Intercept.Mode != config.ModeOff {
 		if err := intercept.TryRedirect(Redirect(c)); err != nil {

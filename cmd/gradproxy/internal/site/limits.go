@@ -1,6 +1,10 @@
 package site
 
-import "github.com/gradproxy/gradproxy/proxy"
+import (
+	"log/slog"
+
+	"github.com/gradproxy/gradproxy/proxy"
+)
 
 const (
 	reserve = 64   // descriptors that are kept for all but connections, pipes and poll gates: carriers, the admin pages, logs; half for handshakes
@@ -21,4 +25,15 @@ func divide(descriptors int) (s shares) {
 	s.halfOpen = max(min(descriptors/16, 1024), reserve/2)
 	s.places = max(descriptors-reserve/2-s.halfOpen-2*s.pipes-proxy.PollGateDescriptors*s.pollGates, 1)
 	return s
+}
+
+// shares divides the descriptors of this process, with no more places than the memory that it may have has room for. It needs fitted.
+func (s *Site) shares(log *slog.Logger) shares {
+	all, fit := limits(log), BudgetOf(s.fitted).places(s.allowed)
+	if fit < all.places {
+		log.Info("the memory limit bounds the connections, not the limit of descriptors: raise it for more", "of", s.allowed.cgroup,
+			"limit", mebibytes(s.allowed.bytes), "connections", fit)
+		all.places = fit
+	}
+	return all
 }

@@ -122,7 +122,7 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 		return err
 	}
 	hold()
-	s.limits = limits(s.log)
+	s.limits = s.shares(s.log)
 	s.places = intercept.NewPlaces(s.limits.places)
 	if err := s.listen(c, parcel); err != nil {
 		return err

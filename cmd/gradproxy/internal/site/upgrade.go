@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -27,7 +28,8 @@ func (s *Site) takeOver(c *config.Config) (*handover.Parcel, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Upgrade.Within+givenWithin)
 	defer cancel()
-	p, err := handover.TakeOver(ctx, c.Upgrade.Socket, handover.Request{Site: c.Site, Version: s.version, Reset: c.Upgrade.Reset}, func(p *handover.Parcel) error { return checkOpen(c, p) }, func() {
+	places := s.shares(slog.New(slog.DiscardHandler)).places
+	p, err := handover.TakeOver(ctx, c.Upgrade.Socket, handover.Request{Site: c.Site, Version: s.version, Reset: c.Upgrade.Reset}, func(p *handover.Parcel) error { return checkOpen(c, places, p) }, func() {
 		s.log.Warn("the old process has handed everything over and has not ended yet: this one goes on once it has")
 	})
 	switch {
@@ -86,7 +88,7 @@ func (s *Site) adopt(p *handover.Parcel) {
 	for i, h := range p.Connections {
 		at := len(p.Listeners) + i
 		if !s.places.TryEnter() {
-			s.log.Error("connection reset: there is no place for it in this process; raise the limit of descriptors (ulimit -n, LimitNOFILE=)", "client", h.Client, "server", h.Server)
+			s.log.Error("connection reset: there is no place for it in this process; raise the limits of descriptors (ulimit -n, LimitNOFILE=) and of memory", "client", h.Client, "server", h.Server)
 			continue
 		}
 		h.File = p.Files[at]
