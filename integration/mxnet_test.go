@@ -264,3 +264,13 @@ func wantLearned(t *testing.T, results []testbed.Result) {
 		}
 	}
 }
+
+// wantAccuracy fails the test unless every process of results ends with that accuracy at least, where guessing has 0.1.
+func wantAccuracy(t *testing.T, minimum float64, results ...testbed.Result) {
+	t.Helper()
+	for _, r := range results {
+		if !(r.Accuracy >= minimum) {
+			t.Errorf("rank %d ends with an accuracy of %.3f, want %.2f", r.Rank, r.Accuracy, minimum)
+		}
+	}
+}

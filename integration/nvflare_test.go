@@ -82,6 +82,7 @@ func TestNVFlare(t *testing.T) {
 			if got.WeightsSHA256 != direct.WeightsSHA256 || got.Loss != direct.Loss {
 				t.Errorf("the job ends with weights %.8s and loss %v, directly with %.8s and %v", got.WeightsSHA256, got.Loss, direct.WeightsSHA256, direct.Loss)
 			}
+			wantAccuracy(t, 0.65, got.Result)
 			if got.down >= direct.down || got.up >= direct.up {
 				t.Errorf("%d bytes down and %d up, want fewer than the %d and %d of a direct run", got.down, got.up, direct.down, direct.up)
 			}

@@ -39,6 +39,7 @@ func TestOpenFL(t *testing.T) {
 		if got.WeightsSHA256 != want.WeightsSHA256 || want.WeightsSHA256 == "" {
 			t.Errorf("the job ends with weights %.8s, directly with %.8s", got.WeightsSHA256, want.WeightsSHA256)
 		}
+		wantAccuracy(t, 0.7, got)
 		if down > wantDown*7/10 || up >= wantUp {
 			t.Errorf("%d bytes down and %d up, want less than 0.7 of the %d and fewer than the %d of a direct run", down, up, wantDown, wantUp)
 		}

