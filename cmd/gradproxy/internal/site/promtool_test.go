@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
@@ -12,11 +13,18 @@ import (
 func TestMetricsKeepConventions(t *testing.T) {
 	_, promtool := require.Prometheus(t)
 	lab := newLab(t)
-	const lossy = "jobs: [{name: resnet, networks: [127.0.0.0/16]}]\npolicy: [{role: gradient, codec: 3lc}, {role: state, codec: int8}]\n"
-	r := lab.run(lab.load(0, "state: {dir: "+t.TempDir()+"}\n"+lossy))
+	const lossy = "shadow: [int4]\njobs: [{name: resnet, networks: [127.0.0.0/16], budget: {gb_per_day: 1, then: [int8]}}]\npolicy: [{role: gradient, codec: 3lc}, {role: state, codec: int8}]\n"
+	c := lab.load(0, "state: {dir: "+t.TempDir()+"}\n"+lossy)
+	c.Peers[0].Price = config.Price{EgressPerGB: 0.09, Currency: "USD"}
+	r := lab.run(c)
 	status, metrics := r.get("/metrics")
 	if status != 200 || strings.Count(metrics, "\n# TYPE gradproxy_") < 40 {
 		t.Fatalf("%d: %d families", status, strings.Count(metrics, "\n# TYPE gradproxy_"))
+	}
+	for _, family := range []string{"shadow_core_seconds_total", "shadow_values_total", "budget_used_bytes", "budget_projected_bytes", "peer_egress_spent_total", "peer_egress_saved"} {
+		if !strings.Contains(metrics, "\n# TYPE gradproxy_"+family+" ") {
+			t.Errorf("no family %s", family)
+		}
 	}
 	t.Setenv("GODEBUG", "") // promtool is a Go program of its own, and would say which settings it does not know
 	check := exec.Command(promtool, "check", "metrics")
