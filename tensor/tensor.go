@@ -82,6 +82,24 @@ func (t Tensor) Evidence() string {
 	return t.Why.String()
 }
 
+// ProvedBy returns the source of the proof of the role in the words that users see; "": there is no proof, or it is not told. The user's
+// word makes nothing Exact or State.
+func (t Tensor) ProvedBy() string {
+	switch {
+	case t.Role == Unknown || t.Why != OK && t.Why != DTypeUnknown:
+		return ""
+	case t.Proof == ByCall:
+		return "the process's call"
+	case t.Proof == ByUpdate:
+		return "the servers' update"
+	case t.Proof == ByWire:
+		return "the app's messages"
+	case t.Role == Gradient || t.Role == Aggregate:
+		return "the user's word"
+	}
+	return ""
+}
+
 // A Reason answers "why was this not compressed?", the first question of every user. The list is fixed, and every
 // Reason has a name.
 type Reason uint8

@@ -86,7 +86,7 @@ func DecodeView(text []byte) (*PeerView, error) {
 	for i := range t.Largest {
 		x := &t.Largest[i]
 		x.Shadow = nil
-		clean(&x.Peer, &x.Job, &x.Protocol, &x.Direction, &x.DType, &x.Role, &x.Evidence, &x.Codec, &x.Reason, &x.From, &x.To, &x.Name, &x.Shape)
+		clean(&x.Peer, &x.Job, &x.Protocol, &x.Direction, &x.DType, &x.Role, &x.Evidence, &x.Proof, &x.Codec, &x.Reason, &x.From, &x.To, &x.Name, &x.Shape)
 		numbers = append(numbers, int64(x.Bytes), x.Values, x.RawBytes, x.WireBytes, int64(x.Number), x.Guarded)
 		floats = append(floats, x.Error, x.Residual, x.Sparsity)
 	}

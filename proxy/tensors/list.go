@@ -127,7 +127,7 @@ func (r *Record) info() Info {
 		Base: r.last.Base, Sampleable: sampleable,
 		ID: r.id, Peer: r.peer, Job: r.flow.Job, Protocol: r.flow.Protocol, Direction: r.flow.Direction.String(),
 		Key: r.key.key, Bytes: r.bytes, DType: r.dtype.String(), Role: r.role.String(),
-		Evidence: r.last.Evidence(), Codec: r.codec, Reason: r.reason.String(),
+		Evidence: r.last.Evidence(), Proof: r.last.ProvedBy(), Codec: r.codec, Reason: r.reason.String(),
 		Values: r.values.Load(), RawBytes: r.raw.Load(), WireBytes: r.wire.Load(),
 		From: cmp.Or(r.label.From, hostOf(r.origin.From)), To: cmp.Or(r.label.To, hostOf(r.origin.To)), Number: r.number, Name: r.label.Name, Shape: r.label.Shape,
 		Guarded: r.guarded.Load(), Sparsity: float(r.sparsity.Load()), Error: float(r.relative.Load()), Residual: float(r.residual.Load()),

@@ -39,6 +39,7 @@ type Info struct {
 	Number int    `json:"number,omitempty"` // among the tensors of its connection, in the order in which they first came, from 1
 	Name   string `json:"name,omitempty"`   // where the protocol tells
 	Shape  string `json:"shape,omitempty"`  // likewise, as "512×256"
+	Proof  string `json:"proof,omitempty"`  // source of the role's proof: "the process's call", "the servers' update", "the app's messages" or "the user's word"
 
 	Guarded  int64   `json:"guarded,omitempty"`        // blocks that travelled exactly since receivers were too far behind
 	Sparsity float64 `json:"sparsity,omitempty"`       // of a block, if the codec adapts it

@@ -92,24 +92,30 @@ func TestPolicySeesResults(t *testing.T) {
 	}
 }
 
-// The table has the proof of a role, and the reason for an unknown one.
+// The table has the proof of a role and its source, and the reason for an unknown one.
 func TestEvidence(t *testing.T) {
 	var table Table
 	for i, c := range []struct {
-		x    tensor.Tensor
-		want string
+		x           tensor.Tensor
+		want, proof string
 	}{
-		{tensor.Tensor{Role: tensor.Gradient}, "ok"},
-		{tensor.Tensor{Role: tensor.Gradient, Proof: tensor.ByCall}, "called by DDP"},
-		{tensor.Tensor{Proof: tensor.ByCall, Why: tensor.DTypeUnknown}, "dtype unknown"},
-		{tensor.Tensor{Why: tensor.OtherCaller}, "other caller"},
+		{tensor.Tensor{Role: tensor.Gradient}, "ok", "the user's word"},
+		{tensor.Tensor{Role: tensor.Aggregate}, "ok", "the user's word"},
+		{tensor.Tensor{Role: tensor.Gradient, Proof: tensor.ByWire}, "ok", "the app's messages"},
+		{tensor.Tensor{Role: tensor.Gradient, Proof: tensor.ByUpdate}, "ok", "the servers' update"},
+		{tensor.Tensor{Role: tensor.Gradient, Proof: tensor.ByCall}, "called by DDP", "the process's call"},
+		{tensor.Tensor{Role: tensor.Exact, Proof: tensor.ByWire, Why: tensor.DTypeUnknown}, "dtype unknown", "the app's messages"},
+		{tensor.Tensor{Role: tensor.Exact}, "ok", ""},
+		{tensor.Tensor{Role: tensor.State}, "ok", ""},
+		{tensor.Tensor{Proof: tensor.ByCall, Why: tensor.DTypeUnknown}, "dtype unknown", ""},
+		{tensor.Tensor{Why: tensor.OtherCaller}, "other caller", ""},
 	} {
 		c.x.Key, c.x.Size = uint64(i)+1, 4096
 		record, _ := table.Of(Origin{}, policy.Flow{}, c.x)
 		record.Chose(nil, c.x, policy.Verbatim, tensor.OK)
 		for _, info := range table.List() {
-			if info.Key == c.x.Key && info.Evidence != c.want {
-				t.Errorf("the evidence for %+v is %q, want %q", c.x, info.Evidence, c.want)
+			if info.Key == c.x.Key && (info.Evidence != c.want || info.Proof != c.proof) {
+				t.Errorf("the evidence for %+v is %q by %q, want %q by %q", c.x, info.Evidence, info.Proof, c.want, c.proof)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ export async function show(t, peer) {
   const { tensor, explanation, history } = await answer.json();
   clear();
   const parts = [el("h3", {}, title(tensor)), el("p", { class: "sub" }, `${tensor.from || "?"} → ${tensor.to || "?"}, by ${tensor.protocol}`), el("p", { class: "why" }, explanation.why)];
-  parts.push(facts([["role", tensor.role], ["evidence", tensor.evidence === "ok" ? "" : tensor.evidence], ["codec", tensor.codec], ["type", tensor.dtype], ["shape", tensor.shape], ["size", format.bytes(tensor.bytes)],
+  parts.push(facts([["role", tensor.role], ["evidence", tensor.evidence === "ok" ? tensor.proof : tensor.evidence], ["codec", tensor.codec], ["type", tensor.dtype], ["shape", tensor.shape], ["size", format.bytes(tensor.bytes)],
     ["number", tensor.number ? `${tensor.number}${nth(tensor.number)} of its connection` : ""], ["values", format.count(tensor.values)],
     ["bytes", `${format.bytes(tensor.raw_bytes)} → ${format.bytes(tensor.wire_bytes)}, ${format.ratio(tensor.raw_bytes / tensor.wire_bytes)}`],
     ["relative error", tensor.relative_error ? format.percent(tensor.relative_error) : ""], ["residual", tensor.residual_ratio ? format.percent(tensor.residual_ratio) + " of the value" : ""],
