@@ -107,49 +107,88 @@ type questions struct {
 	out io.Writer
 }
 
-// plan asks, and reads the answers.
+// plan asks, and reads the answers. A question whose answer cannot be is asked again.
 func (q *questions) plan() (p setup.Plan, err error) {
-	names, err := q.pair(&q.sites, "--sites", "What are the two sites called? For example: paris tokyo", "")
-	if err != nil {
-		return p, err
-	}
-	p.Sites[0].Name, p.Sites[1].Name = names[0], names[1]
-	for _, name := range names {
-		if err := config.CheckName(name); err != nil {
-			return p, usagef("--sites: %v", err)
+	err = q.settle(q.sites, "--sites", "What are the two sites called? For example: paris tokyo", "", func(text string) error {
+		names, err := twoWords("--sites", text)
+		if err != nil {
+			return err
 		}
-	}
-	addresses, err := q.pair(&q.addresses, "--addresses", fmt.Sprintf("At which address does each reach the other, %s first? A name or IP, and a port if it is not 7443; - for a site that cannot be reached", names[0]), "")
+		for i, name := range names {
+			if err := config.CheckName(name); err != nil {
+				return usagef("--sites: %v", err)
+			}
+			p.Sites[i].Name = name
+		}
+		return p.CheckNames()
+	})
 	if err != nil {
 		return p, err
 	}
 	var alone [2]string // the networks of the addresses themselves
-	for i, a := range addresses {
-		if a != "-" {
-			p.Sites[i].Address = a
+	err = q.settle(q.addresses, "--addresses", fmt.Sprintf("At which address does each reach the other, %s first? A name or IP, and a port if it is not 7443; - for a site that cannot be reached", p.Sites[0].Name), "", func(text string) error {
+		addresses, err := twoWords("--addresses", text)
+		if err != nil {
+			return err
 		}
-		alone[i] = ownNetwork(a)
+		for i, a := range addresses {
+			if p.Sites[i].Address, alone[i] = a, ownNetwork(a); a == "-" {
+				p.Sites[i].Address = ""
+			}
+		}
+		return p.CheckAddresses()
+	})
+	if err != nil {
+		return p, err
 	}
 	offer := ""
 	if alone[0] != "" && alone[1] != "" {
 		offer = alone[0] + " " + alone[1]
 	}
-	networks, err := q.pair(&q.networks, "--networks", "In which network are the job's hosts, at each? For example: 10.1.0.0/16 10.2.0.0/16", offer)
+	err = q.settle(q.networks, "--networks", "In which network are the job's hosts, at each? For example: 10.1.0.0/16 10.2.0.0/16", offer, func(text string) error {
+		networks, err := twoWords("--networks", text)
+		if err != nil {
+			return err
+		}
+		for i, text := range networks {
+			if text == "-" {
+				text = alone[i]
+			}
+			n, err := netip.ParsePrefix(text)
+			if err != nil || n != n.Masked() {
+				return usagef("--networks: %q is not a network: write it as 10.1.0.0/16", text)
+			}
+			p.Sites[i].Networks = []netip.Prefix{n}
+		}
+		return p.CheckNetworks()
+	})
 	if err != nil {
 		return p, err
 	}
-	for i, text := range networks {
-		if text == "-" {
-			text = alone[i]
+	return p, q.settle(q.loss, "--loss", "What may lose precision: nothing, gradients, or gradients and their sums (sums)?", "nothing", func(text string) error {
+		p.Loss = text
+		return p.CheckLoss()
+	})
+}
+
+// settle asks a question until take finds no fault with the answer. given is the answer that a flag has given: it is asked for no other.
+func (q *questions) settle(given, flag, question, offer string, take func(text string) error) error {
+	for {
+		text, err := q.ask(given, flag, question, offer)
+		if err != nil {
+			return err
 		}
-		n, err := netip.ParsePrefix(text)
-		if err != nil || n != n.Masked() {
-			return p, usagef("--networks: %q is not a network: write it as 10.1.0.0/16", text)
+		if err = take(text); err == nil {
+			return nil
 		}
-		p.Sites[i].Networks = []netip.Prefix{n}
+		if given != "" {
+			if usage := (*usageError)(nil); errors.As(err, &usage) {
+				return err
+			}
+			return &usageError{err}
+		}
+		fmt.Fprintln(q.out, strings.TrimPrefix(err.Error(), flag+": "))
 	}
-	p.Loss, err = q.ask(&q.loss, "--loss", "What may lose precision: nothing, gradients, or gradients and their sums (sums)?", "nothing")
-	return p, err
 }
 
 // ownNetwork returns the network of an address alone; "": it is a name, or none.
@@ -164,12 +203,8 @@ func ownNetwork(address string) string {
 	return netip.PrefixFrom(a, a.BitLen()).String()
 }
 
-// pair asks for an answer of two words.
-func (q *questions) pair(answer *string, flag, question, offer string) (two [2]string, err error) {
-	text, err := q.ask(answer, flag, question, offer)
-	if err != nil {
-		return two, err
-	}
+// twoWords returns the two words of the answer that a flag has, or would have.
+func twoWords(flag, text string) (two [2]string, err error) {
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 	if len(words) != 2 {
 		return two, usagef("%s: %q has %d parts: write one for each of the two sites", flag, text, len(words))
@@ -178,9 +213,9 @@ func (q *questions) pair(answer *string, flag, question, offer string) (two [2]s
 }
 
 // ask asks a question, unless its flag has given the answer. An empty line means the offer.
-func (q *questions) ask(answer *string, flag, question, offer string) (string, error) {
-	if *answer != "" {
-		return *answer, nil
+func (q *questions) ask(given, flag, question, offer string) (string, error) {
+	if given != "" {
+		return given, nil
 	}
 	for {
 		if offer != "" {

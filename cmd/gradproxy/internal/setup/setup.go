@@ -99,6 +99,16 @@ func Write(dir string, p Plan, force bool) ([]File, error) {
 
 // check finds mistakes that the configuration's own check would find too late, or would blame on a file that the user has not written.
 func (p *Plan) check() error {
+	for _, part := range []func() error{p.CheckNames, p.CheckAddresses, p.CheckLoss, p.CheckNetworks} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckNames finds mistakes of the sites' names.
+func (p *Plan) CheckNames() error {
 	if p.Sites[0].Name == p.Sites[1].Name {
 		return fmt.Errorf("both sites are called %q: give them two names", p.Sites[0].Name)
 	}
@@ -107,12 +117,27 @@ func (p *Plan) check() error {
 			return fmt.Errorf("a site is called %q: that is the folder of the certificates' authority, whose key no site may have", s.Name)
 		}
 	}
+	return nil
+}
+
+// CheckAddresses finds mistakes of the sites' addresses.
+func (p *Plan) CheckAddresses() error {
 	if p.Sites[0].Address == "" && p.Sites[1].Address == "" {
 		return errors.New("neither site can be reached by the other: one needs an address to which the other can connect")
 	}
+	return nil
+}
+
+// CheckLoss finds mistakes of Loss.
+func (p *Plan) CheckLoss() error {
 	if !slices.Contains(Losses, p.Loss) {
 		return fmt.Errorf("%q may be lost: choose %s", p.Loss, strings.Join(Losses, ", "))
 	}
+	return nil
+}
+
+// CheckNetworks finds mistakes of the sites' networks.
+func (p *Plan) CheckNetworks() error {
 	for _, a := range p.Sites[0].Networks {
 		for _, b := range p.Sites[1].Networks {
 			if a.Overlaps(b) {
