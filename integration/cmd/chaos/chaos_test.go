@@ -142,6 +142,14 @@ func TestDatagramsAreTampered(t *testing.T) {
 			t.Errorf("%s: %q arrives, want %q", how, got, want)
 		}
 	}
+	d.narrows(3, time.Minute)
+	if got, _ := exchange("a", "long", "end"); got != "a " {
+		t.Errorf("an mtu of 3 bytes: %q arrives", got)
+	}
+	d.narrows(3, -time.Second)
+	if got, _ := exchange("long", "end"); got != "long " {
+		t.Errorf("afterwards %q arrives", got)
+	}
 	d.some(rand.New(rand.NewPCG(1, 1)), func(p path) {
 		p.tamper(0, "reordering")
 		f := p.(*flow)

@@ -19,6 +19,8 @@ type datagrams struct {
 	near   *net.UDPConn
 	flows  map[netip.AddrPort]*flow
 	until  [2]time.Time // nothing passes earlier: there, back
+	narrow time.Time    // nothing of more than mtu bytes passes earlier
+	mtu    int
 	closed bool
 }
 
@@ -104,7 +106,8 @@ func (d *datagrams) forgotten(f *flow) bool {
 // carry passes on a datagram, changed by the next tamper if there is one, unless nothing passes now.
 func (f *flow) carry(way int, b []byte) {
 	f.d.mu.Lock()
-	lost := time.Now().Before(f.d.until[way])
+	now := time.Now()
+	lost := now.Before(f.d.until[way]) || len(b) > f.d.mtu && now.Before(f.d.narrow)
 	f.d.mu.Unlock()
 	if lost {
 		return
@@ -185,6 +188,13 @@ func (d *datagrams) cut(lasts time.Duration, ways ...int) {
 	for _, w := range ways {
 		d.until[w] = time.Now().Add(lasts)
 	}
+}
+
+// narrows has no datagram of more than mtu bytes pass for a time, and tells nobody.
+func (d *datagrams) narrows(mtu int, lasts time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mtu, d.narrow = mtu, time.Now().Add(lasts)
 }
 
 // move has the network listen at another address, and forgets the flows of the old one. The port stays, as that of relay does.

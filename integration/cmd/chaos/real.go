@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -400,6 +401,16 @@ var realFaults = []realFault{
 	}},
 }
 
+// datagramFaults happen to carriers over datagrams besides. A relay of TCP has no datagrams to lose: the kernels at its ends cut segments as their own links
+// ask. They are apart so that seeds over TLS keep their plans.
+var datagramFaults = []realFault{
+	{"mtu", nil, func(s *stage, r *rand.Rand) {
+		lasts := ms(r, 600)
+		s.relay.(*datagrams).narrows(600+r.IntN(800), lasts)
+		time.Sleep(lasts)
+	}},
+}
+
 // tampersWith returns a fault that changes bytes of carriers.
 func tampersWith(how string) func(s *stage, r *rand.Rand) {
 	return func(s *stage, r *rand.Rand) {
@@ -444,10 +455,14 @@ func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 	var work sync.WaitGroup
 	s.connect(&work)
 	work.Go(func() { s.tensors.run(seed) })
+	all := realFaults
+	if l.carrier == "dtls" {
+		all = slices.Concat(realFaults, datagramFaults)
+	}
 	for range 1 + s.r.IntN(3) {
-		f := realFaults[s.r.IntN(len(realFaults))]
+		f := all[s.r.IntN(len(all))]
 		for f.can != nil && !f.can(l) {
-			f = realFaults[s.r.IntN(len(realFaults))]
+			f = all[s.r.IntN(len(all))]
 		}
 		result.Faults = append(result.Faults, f.name)
 		after, r := 100*time.Millisecond+ms(s.r, 500), rand.New(rand.NewPCG(s.r.Uint64(), 1))
