@@ -2,6 +2,8 @@ package admin
 
 import (
 	"fmt"
+	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/gradproxy/gradproxy/proxy"
@@ -32,10 +34,13 @@ func Explain(t *proxy.TensorInfo, lossy func(codec string) bool) Explanation {
 		e.YAML = rule(t, "lossless")
 	case t.Reason == "no memory":
 		e.Change = "Give residuals, which error feedback needs, more memory."
-		e.YAML = "state: {memory: 2GiB}\n"
+		e.YAML = "state: {memory: 2GiB} # merge into state, if the file has it\n"
 	case t.Reason == "no reference" && t.Role == "state":
 		e.Change = "Differences need room for the values that both ends hold, at both sites."
 		e.YAML = "references: 2GiB\n"
+	case (t.Reason == "guarded" || t.Reason == "implausible") && strings.HasPrefix(t.Codec, "int8"):
+		e.Change = "It has the finest of the lossy codecs already. If this comes often, have it travel exactly."
+		e.YAML = rule(t, "lossless")
 	case t.Reason == "guarded", t.Reason == "implausible":
 		e.Change = "A finer codec keeps receivers closer to the sent values."
 		e.YAML = rule(t, "int8")
@@ -76,6 +81,11 @@ func unproved(t *proxy.TensorInfo, e Explanation) Explanation {
 	switch {
 	case t.Reason == "learning":
 		e.Change = "Nothing is to be done: a few more steps will tell."
+	case t.Protocol == "gloo" && t.Reason == "no rule":
+		e.Change = "Where no rule names a codec for gradients, write one first: only then does the proxy look for the proof in the job's process, for which it must run on the job's own host with CAP_BPF. Where that cannot be, and only if every sum of the job is one of gradients, say so as well."
+		gradient := *t
+		gradient.Role = "gradient"
+		e.YAML = rule(&gradient, "int4") + job(t, "sums: gradients")
 	case t.Protocol == "gloo":
 		e.Change = "Run the proxy on the job's own host with CAP_BPF, so that it sees the process call DistributedDataParallel. Where that cannot be, and only if every sum of the job is one of gradients, say so."
 		e.YAML = job(t, "sums: gradients")
@@ -139,15 +149,24 @@ func rule(t *proxy.TensorInfo, codec string) string {
 	if t.Role == "unknown" || t.Role == "exact" {
 		parts = append(parts, fmt.Sprintf("min_bytes: %d", t.Bytes), fmt.Sprintf("max_bytes: %d", t.Bytes))
 	}
-	return fmt.Sprintf("policy: # put this rule before the others\n  - {%s, codec: %q}\n", strings.Join(parts, ", "), codec)
+	return fmt.Sprintf("policy: # merge into policy: put this rule before the others\n  - {%s, codec: %q}\n", strings.Join(parts, ", "), codec)
 }
 
-// job writes a key of the tensor's job.
+// job writes a key of the tensor's job. A job that is not named yet has the networks of both ends, as far as these are addresses.
 func job(t *proxy.TensorInfo, setting string) string {
-	if t.Job == "" {
-		return fmt.Sprintf("jobs:\n  - {name: mine, networks: [10.0.0.0/8], %s} # the networks of the job's hosts\n", setting)
+	if t.Job != "" {
+		return fmt.Sprintf("jobs: # merge into jobs: to the line of this job add the last key\n  - {name: %s, %s}\n", quote(t.Job), setting)
 	}
-	return fmt.Sprintf("jobs: # of the job's line change this key only\n  - {name: %s, %s}\n", quote(t.Job), setting)
+	networks := []string{}
+	for _, end := range []string{t.From, t.To} {
+		if a, err := netip.ParseAddr(end); err == nil {
+			networks = append(networks, strconv.Quote(netip.PrefixFrom(a.WithZone(""), a.BitLen()).String()))
+		}
+	}
+	if len(networks) < 2 {
+		networks = []string{"10.0.0.0/8"}
+	}
+	return fmt.Sprintf("jobs: # merge into jobs; networks: all of the job's hosts\n  - {name: mine, networks: [%s], %s}\n", strings.Join(networks, ", "), setting)
 }
 
 // quote writes a name as YAML. Names of this site's configuration need no quotes; a peer could send others.

@@ -27,3 +27,29 @@ func TestAdviceQuotesNames(t *testing.T) {
 		t.Errorf("%s", got.YAML)
 	}
 }
+
+// Advice names the hosts that the tensor has, a rule where none may be there, and no codec that the tensor has already.
+func TestAdviceFitsTheTensor(t *testing.T) {
+	for _, x := range []struct {
+		t     proxy.TensorInfo
+		holds []string
+	}{
+		{proxy.TensorInfo{Reason: "no rule", Role: "unknown", Protocol: "gloo", From: "10.1.0.7", To: "2001:db8::7"},
+			[]string{`networks: ["10.1.0.7/32", "2001:db8::7/128"], sums: gradients}`, "role: gradient, codec: \"int4\"}", "# merge into jobs", "# merge into policy"}},
+		{proxy.TensorInfo{Reason: "ranks unknown", From: "worker 1", To: "10.1.0.7"}, []string{"networks: [10.0.0.0/8], ranks: 4}"}},
+		{proxy.TensorInfo{Reason: "ranks unknown", Job: "train"}, []string{"- {name: train, ranks: 4}", "add the last key"}},
+		{proxy.TensorInfo{Reason: "guarded", Role: "gradient", Codec: "int8"}, []string{`codec: "lossless"`}},
+		{proxy.TensorInfo{Reason: "guarded", Role: "gradient", Codec: "3lc"}, []string{`codec: "int8"`}},
+		{proxy.TensorInfo{Reason: "no memory", Role: "gradient"}, []string{"# merge into state"}},
+	} {
+		got := Explain(&x.t, func(string) bool { return false })
+		for _, part := range x.holds {
+			if !strings.Contains(got.YAML, part) {
+				t.Errorf("%s, %s: no %q in\n%s", x.t.Reason, x.t.Codec, part, got.YAML)
+			}
+		}
+	}
+	if got := Explain(&proxy.TensorInfo{Reason: "no rule", Role: "unknown", Protocol: "gloo"}, func(string) bool { return false }); !strings.HasPrefix(got.Change, "Where no rule") {
+		t.Errorf("%s", got.Change)
+	}
+}
