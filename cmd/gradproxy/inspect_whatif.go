@@ -40,6 +40,9 @@ func (f *whatIfFlags) question() (*inspect.Question, error) {
 	if !f.asked && f.html == "" && len(f.links) == 0 && len(f.sites) == 0 && f.price == 0 {
 		return nil, nil
 	}
+	if f.html == "-" {
+		return nil, usagef("--html -: name a file, since standard output has the report")
+	}
 	q := &inspect.Question{Price: f.price}
 	if q.Price > 0 {
 		q.Currency = f.currency
@@ -74,6 +77,9 @@ func parseLink(text string) (l inspect.Link, err error) {
 	err = r.Set(rate)
 	if l.Rate = int64(r); err == nil && rtt != "" {
 		l.RTT, err = time.ParseDuration(strings.TrimSpace(rtt))
+	}
+	if err == nil && !strings.ContainsAny(rate, "kMGb") {
+		return l, usagef("--link %s: the rate has no unit: write %sM for megabits per second, or %sbit", text, rate, rate)
 	}
 	if err != nil || l.Rate < 1 || l.RTT < 0 {
 		return l, usagef("--link %s: write a rate and a round-trip time, such as 100M/40ms", text)
