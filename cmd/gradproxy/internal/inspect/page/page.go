@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+	"strconv"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 )
@@ -12,7 +13,7 @@ import (
 //go:embed report.html
 var reportText string
 
-var reportPage = template.Must(template.New("report").Funcs(inspect.Texts()).Funcs(template.FuncMap{"fastest": fastest, "best": best, "part": part}).Parse(reportText))
+var reportPage = template.Must(template.New("report").Funcs(inspect.Texts()).Funcs(template.FuncMap{"fastest": fastest, "best": best, "part": part, "plot": plotOf, "at": number}).Parse(reportText))
 
 // fastest reports whether no outcome takes fewer seconds on a link, by its place.
 func fastest(f *inspect.WhatIf, link int, seconds float64) bool {
@@ -42,6 +43,9 @@ func part(f *inspect.WhatIf, o inspect.Outcome) float64 {
 	}
 	return 100 * float64(o.Bytes) / largest
 }
+
+// number writes a coordinate.
+func number(x float64) string { return strconv.FormatFloat(x, 'f', 1, 64) }
 
 // Write writes the page of a report that has a WhatIf. title names the capture.
 func Write(w io.Writer, r *inspect.Report, title string) error {

@@ -27,6 +27,40 @@ func TestBest(t *testing.T) {
 	}
 }
 
+// In the plot fewer bytes lie further left and less error further down, exact policies on the bottom line. A line joins the best ones, and policies of the same
+// bytes and error are one point, whose name has room.
+func TestPlot(t *testing.T) {
+	f := &inspect.WhatIf{Outcomes: []inspect.Outcome{{Codec: "direct", Bytes: 4e9, Ratio: 1}, {Codec: "lossless", Bytes: 3e9, Ratio: 1.3}, {Codec: "int8", Bytes: 1e9, Ratio: 4, Error: 0.01},
+		{Codec: "worse", Bytes: 2e9, Ratio: 2, Error: 0.02}, {Codec: "3lc", Bytes: 1e8, Ratio: 40, Error: 0.7}, {Codec: "3lc+lossless", Bytes: 1e8, Ratio: 40, Error: 0.7}}}
+	p := plotOf(f)
+	var names []string
+	for _, at := range p.Points {
+		names = append(names, at.Name)
+		if at.X < left || at.X > right || at.Y < top || at.Y > bottom {
+			t.Errorf("%s lies at %v, %v, outside of the plot", at.Name, at.X, at.Y)
+		}
+	}
+	if want := []string{"direct", "lossless", "int8", "worse", "3lc, 3lc+lossless"}; !slices.Equal(names, want) {
+		t.Fatalf("points %q, want %q", names, want)
+	}
+	direct, lossless, int8, worse, low := p.Points[0], p.Points[1], p.Points[2], p.Points[3], p.Points[4]
+	if !(low.X < int8.X && int8.X < worse.X && worse.X < lossless.X && lossless.X < direct.X) {
+		t.Errorf("fewer bytes do not lie further left: %+v", p.Points)
+	}
+	if direct.Y != bottom || lossless.Y != bottom || !(low.Y < worse.Y && worse.Y < int8.Y && int8.Y < bottom) {
+		t.Errorf("less error does not lie further down: %+v", p.Points)
+	}
+	if want := number(low.X) + "," + number(low.Y) + " " + number(int8.X) + "," + number(int8.Y) + " " + number(lossless.X) + "," + number(lossless.Y); p.Frontier != want {
+		t.Errorf("the line is %s, want %s", p.Frontier, want)
+	}
+	if !low.Named || !int8.Named || !lossless.Named || direct.Named {
+		t.Errorf("names: %+v; want those of the best policies, and not direct's in the way of lossless'", p.Points)
+	}
+	if p := plotOf(&inspect.WhatIf{Outcomes: []inspect.Outcome{{Codec: "direct"}}}); len(p.Points) != 1 || p.Points[0].X < left || p.Points[0].X > right {
+		t.Errorf("a capture without bytes: %+v", p)
+	}
+}
+
 // The page has every figure, names no other file, and text of a capture stays text.
 func TestPage(t *testing.T) {
 	r := &inspect.Report{
@@ -40,7 +74,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range []string{"10Mbit/s, 20ms", "4.00 GB", "40.00x", "3200 s", "80 s", "0.7", "USD at 0.09 per GB", "0.36", "<td>ssh</td>", "5.00 kB", `width: 100.0%`, `width: 2.5%`, `<tr class="best"><td>3lc</td>`, `class="least">80 s`} {
+	for _, want := range []string{"10Mbit/s, 20ms", "4.00 GB", "40.00x", "3200 s", "80 s", "0.7", "USD at 0.09 per GB", "0.36", "<td>ssh</td>", "5.00 kB", `width: 100.0%`, `width: 2.5%`, `<tr class="best"><td>3lc</td>`, `class="least">80 s`, `<circle class="best"`, "<polyline points="} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
