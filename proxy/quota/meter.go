@@ -115,7 +115,8 @@ func (m *meter) Next(b []byte) (parser.Segment, error) {
 
 // timed has the parser classify b, and pays for the processor's time, in which a busy machine's other programs have no part. Its clock takes longer to read
 // than a header to parse: of short pieces one in timedEvery is timed, by chance, for all. A long piece is timed by the wall clock, which costs little and shows at least the
-// processor's time, until that is so much that the stream would pay: then the next timedClosely long pieces are timed by the processor's clock, and pay.
+// processor's time, until that is so much that the stream would pay: then the next timedClosely long pieces are timed by the processor's clock, and pay. Of the others one in
+// timedEvery is, by chance, and pays for all, so that a stream which costs much now and then pays too.
 func (m *meter) timed(b []byte) (parser.Segment, error) {
 	weight := time.Duration(1)
 	if len(b) < timedAlways {
@@ -126,6 +127,9 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 		}
 	}
 	byWall := len(b) >= timedAlways && m.close == 0
+	if byWall && rand.Uint32N(timedEvery) == 0 {
+		byWall, weight = false, timedEvery
+	}
 	seg, took, err := m.measured(b, byWall)
 	if err != nil {
 		return seg, err
@@ -134,7 +138,7 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 		m.close = timedClosely
 		return seg, nil
 	}
-	if len(b) >= timedAlways && !byWall {
+	if len(b) >= timedAlways && m.close > 0 && !byWall {
 		m.close--
 	}
 	m.over = max(m.over+weight*(took-time.Duration(seg.Len)*timePerByte), -heldEvery*timePerByte)

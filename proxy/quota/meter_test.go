@@ -178,7 +178,8 @@ func TestLongPiecesReadTheWallClock(t *testing.T) {
 	m, _ := meters(newQuota(), memory.NewBudget(64<<20), &wall, parser, &hog{clock: &wall})
 	m.watch.worked = func() time.Duration { readings++; return 0 }
 	long := make([]byte, timedAlways)
-	give := func(pieces, want int) {
+	// give gives pieces, of which the thread's clock must time closely, and of the others few.
+	give := func(pieces, closely int) {
 		t.Helper()
 		readings = 0
 		for range pieces {
@@ -186,18 +187,43 @@ func TestLongPiecesReadTheWallClock(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if readings != want {
-			t.Errorf("%d pieces read the thread's clock %d times, want %d", pieces, readings, want)
+		if few := 2 * 3 * (pieces - closely) / timedEvery; readings < 2*closely || readings > 2*closely+few {
+			t.Errorf("%d pieces read the thread's clock %d times, want %d to %d", pieces, readings, 2*closely, 2*closely+few)
 		}
 	}
 	give(1000, 0)
 	parser.takes = time.Microsecond // 4 ms for a piece: another program had the processor
-	give(1, 0)
+	for m.close == 0 {
+		if _, err := m.Next(long); err != nil {
+			t.Fatal(err)
+		}
+	}
 	parser.takes = time.Nanosecond
-	give(1000, 2*timedClosely)
+	give(1000, timedClosely)
 	if m.used != 0 {
 		t.Errorf("the stream has paid for %v of another program's time", m.used)
 	}
+}
+
+// A stream of long pieces that costs much only now and then, just when the thread's clock has stopped timing closely, is ended too.
+func TestLongPiecesThatCostNowAndThen(t *testing.T) {
+	var clock time.Duration
+	parser := &hog{clock: &clock}
+	m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, parser, &hog{clock: &clock})
+	long := make([]byte, timedAlways)
+	for i := range 100_000 { // the costly ones take 15 s
+		parser.takes = 0
+		if i%(timedClosely+1) == 0 {
+			parser.takes = 10 * time.Millisecond / timedAlways
+		}
+		if _, err := m.Next(long); err != nil {
+			if !errors.Is(err, errTime) {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Errorf("the stream goes on after %v of its parser's time", clock)
 }
 
 // A spinning parser takes some 100 microseconds of the processor for each piece.
