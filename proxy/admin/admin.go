@@ -180,6 +180,19 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
+// bodyTimeout is how long a request's body is awaited, of which no page has a use: net/http reads it before it answers, and such a connection would not give way.
+const bodyTimeout = time.Second
+
+// withoutBody bounds the time in which a request's body comes.
+func withoutBody(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // a server's own connection has deadlines
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // Serve answers requests from l until ctx ends, then closes l, lets running answers finish for a moment, and returns
 // nil.
 func Serve(ctx context.Context, l net.Listener, c Config) error {
@@ -187,7 +200,7 @@ func Serve(ctx context.Context, l net.Listener, c Config) error {
 	pages, members := Handler(c), newCrowd(l, maxConns)
 	s := &http.Server{
 		ConnState:         members.changed,
-		Handler:           pages,
+		Handler:           withoutBody(pages),
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       time.Minute,

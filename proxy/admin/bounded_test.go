@@ -33,7 +33,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 // Clients that send nothing, or half a request, or nothing after an answer, keep nobody out: the one that has waited longest gives way.
 func TestSilentConnectionsGiveWay(t *testing.T) {
-	for name, text := range map[string]string{"nothing": "", "half a request": "GET /healthz HT", "nothing after an answer": healthRequest} {
+	for name, text := range map[string]string{"nothing": "", "half a request": "GET /healthz HT", "nothing after an answer": healthRequest,
+		"no body": "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ask := serving(t, Config{})

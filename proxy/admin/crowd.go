@@ -44,6 +44,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 		c.seek()
 		select {
 		case c.places <- struct{}{}:
+			c.found()
 		case <-c.done:
 			conn.Close()
 			return nil, net.ErrClosed
@@ -63,6 +64,13 @@ func (c *crowd) seek() {
 	conn := c.waiting.Remove(first).(net.Conn)
 	delete(c.at, conn)
 	conn.Close()
+}
+
+// found notes that the connection which sought a place has one.
+func (c *crowd) found() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sought = false
 }
 
 // changed is http.Server's ConnState. A server tells it of a connection before it accepts the next one.
