@@ -27,6 +27,8 @@ func (u *underWay) claim(m *message, key uint64) bool {
 		return true
 	case other != nil && !other.call.stream.Over():
 		return false
+	case other != nil: // it was reset, and would be kept for its other keys
+		u.release(other)
 	}
 	if u.byKey == nil {
 		u.byKey, u.messages = map[uint64]*message{}, map[*message]struct{}{}

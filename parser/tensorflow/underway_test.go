@@ -117,3 +117,18 @@ func TestKeysUnderWayCostAFewLooks(t *testing.T) {
 		}
 	}
 }
+
+// Messages that take over each other's keys, as each is reset, are kept no longer than that.
+func TestResetMessagesLoseTheirKeysToTheNext(t *testing.T) {
+	w := watch(t)
+	request := grpctest.Prefixed(values(100))
+	for range maxUnder / 2 {
+		id := w.Call("/tensorflow.eager.EagerService/Enqueue")
+		w.Data(parser.Client, id, request[:len(request)-1], false)
+		w.Frame(parser.Client, func(f *xhttp2.Framer) error { return f.WriteRSTStream(id, xhttp2.ErrCodeCancel) })
+		w.play()
+		if n := len(w.conn.under[parser.Client].messages); n > 1 {
+			t.Fatalf("%d messages are kept, want 1", n)
+		}
+	}
+}
