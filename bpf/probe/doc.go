@@ -31,7 +31,8 @@
 // Another process than the one that loads the programs can read the newest calls, without capabilities and in some 0.1 µs ([Recent]): the programs write them to memory that it
 // maps. Where the memory does not tell the whole answer, as for a process with several groups, it has to ask the process that has loaded the programs.
 //
-// A call is kept once: in that memory if its process has one group, which takes 0.2 µs less than in an LRU map of the kernel, and otherwise in such a map. A tag that several
+// A call is kept once: in that memory if its process has one group, which takes 0.2 µs less than in an LRU map of the kernel, and otherwise in such a map. In the memory a later
+// call takes its room, of the same process or of another one; then nothing is known of it. A tag that several
 // calls have expected is in both, as one of whose call nothing is known. A group's highest noted tag tells the programs so, and they need not look for the call.
 //
 // It needs Linux 5.15 on amd64 or arm64, and CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.

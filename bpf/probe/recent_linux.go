@@ -22,7 +22,7 @@ const (
 	recentWords = int(unsafe.Sizeof(probeRecentCall{})) / 8
 	recentSize  = int(unsafe.Sizeof(probeRecent{}))
 	recentCalls = uint32(len(probeRecent{}.Calls))
-	spread      = 2654435761 // as in show of probe.c, where the product has recentBits bits left
+	spread      = 2654435761 // as in put of probe.c, where the product has recentBits bits left
 	recentBits  = 14
 )
 

@@ -51,9 +51,35 @@ func socketHere(own netip.AddrPort, remotes []netip.AddrPort) (inode uint32, kno
 	return 0, false, err
 }
 
-// socketOf asks the kernel for the TCP socket with these two addresses, or else for one that listens at own, by struct inet_diag_req_v2 of Linux's inet_diag.h. It asks for the
-// one socket. A dump of all with these ports has others too: from Linux 6.8 on any that was bound and not connected, and may have it first.
+// socketOf returns the state and the inode of the TCP socket with these two addresses, or of one that listens at own. ENOENT: there is none.
 func socketOf(own, remote netip.AddrPort) (state uint8, inode uint32, err error) {
+	answers, err := ask(own, remote, 0)
+	if err == nil && answers[0].state != unix.BPF_TCP_LISTEN || err != nil && !errors.Is(err, syscall.ENOENT) {
+		return answers[0].state, answers[0].inode, err
+	}
+	// The kernel finds a socket that is bound to an interface by its number alone, which a dump does not need.
+	if answers, err = ask(own, remote, unix.NLM_F_DUMP); err != nil {
+		return 0, 0, err
+	}
+	for _, a := range answers {
+		if a.own == own && a.remote == remote && a.state != unix.BPF_TCP_LISTEN {
+			return a.state, a.inode, nil
+		}
+	}
+	return 0, 0, syscall.ENOENT
+}
+
+// An answer is the part of a struct inet_diag_msg of Linux's inet_diag.h that is needed.
+type answer struct {
+	state       uint8
+	inode       uint32
+	own, remote netip.AddrPort
+}
+
+// ask asks the kernel for the TCP socket with these two addresses, or else for one that listens at own, by struct inet_diag_req_v2 of Linux's inet_diag.h, and has an answer at least unless there is
+// an error. With NLM_F_DUMP it has all sockets with these ports: from Linux 6.8 on also any that was bound and not connected.
+func ask(own, remote netip.AddrPort, flags int) ([]answer, error) {
+	none := []answer{{}}
 	family := byte(unix.AF_INET6)
 	if own.Addr().Is4() {
 		family = unix.AF_INET
@@ -66,16 +92,30 @@ func socketOf(own, remote netip.AddrPort) (state uint8, inode uint32, err error)
 		copy(room[:], a.AsSlice())
 		question = append(question, room[:]...)
 	}
-	question = append(question, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // on any interface, with any cookie
-	request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, 0)
+	question = append(question, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // bound to no interface, with any cookie
+	request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, flags)
 	request.AddRawData(question)
-	answers, err := request.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
+	texts, err := request.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
 	if err != nil {
-		return 0, 0, err
+		return none, err
 	}
-	const stateAt, inodeAt = 1, 68 // in struct inet_diag_msg
-	if len(answers) != 1 || len(answers[0]) < inodeAt+4 {
-		return 0, 0, errors.New("probe: the kernel's answer about a socket is not understood")
+	var answers []answer
+	for _, b := range texts {
+		const stateAt, portsAt, ownAt, remoteAt, inodeAt = 1, 4, 8, 24, 68
+		if len(b) < inodeAt+4 {
+			return none, errors.New("probe: the kernel's answer about a socket is not understood")
+		}
+		address := func(at, port int) netip.AddrPort {
+			a := netip.AddrFrom16([16]byte(b[at : at+16]))
+			if b[0] == unix.AF_INET {
+				a = netip.AddrFrom4([4]byte(b[at : at+4]))
+			}
+			return netip.AddrPortFrom(a.Unmap(), binary.BigEndian.Uint16(b[port:]))
+		}
+		answers = append(answers, answer{b[stateAt], binary.NativeEndian.Uint32(b[inodeAt:]), address(ownAt, portsAt), address(remoteAt, portsAt+2)})
 	}
-	return answers[0][stateAt], binary.NativeEndian.Uint32(answers[0][inodeAt:]), nil
+	if len(answers) == 0 {
+		return none, syscall.ENOENT
+	}
+	return answers, nil
 }

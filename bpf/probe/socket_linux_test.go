@@ -94,3 +94,29 @@ func TestSocketsThatAreBoundAreLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// A socket that is bound to an interface is found.
+func TestSocketOfAnInterfaceIsFound(t *testing.T) {
+	t.Parallel()
+	require.Root(t)
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		l, err := net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr(host), 0).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		bind := func(_, _ string, c syscall.RawConn) (err error) {
+			return errors.Join(c.Control(func(fd uintptr) {
+				err = syscall.SetsockoptString(int(fd), syscall.SOL_SOCKET, syscall.SO_BINDTODEVICE, "lo")
+			}), err)
+		}
+		c, err := (&net.Dialer{Control: bind}).Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if inode, err := socketInode(address(c.LocalAddr()), []netip.AddrPort{address(c.RemoteAddr())}); err != nil || inode == 0 {
+			t.Errorf("%s: inode %d, %v", host, inode, err)
+		}
+	}
+}
