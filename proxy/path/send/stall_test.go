@@ -20,9 +20,11 @@ type virtualSocket struct{ net.Conn }
 func (s virtualSocket) CloseWrite() error   { return s.Close() }
 func (s virtualSocket) SetLinger(int) error { return nil }
 
-// stallWithin is what the documentation promises: bytes wait no longer than this after the last byte that came before them, and after the first byte of a block, however
-// bytes drip.
-const stallWithin, dripWithin = 5 * time.Millisecond, 20 * time.Millisecond
+// The promises of the documentation.
+const (
+	stallWithin = 5 * time.Millisecond  // bytes wait no longer after the last byte that came
+	dripWithin  = 20 * time.Millisecond // nor, however bytes drip, after the first byte of a block
+)
 
 // A virtualApp writes to a Sender in virtual time, in which only waiting takes any.
 type virtualApp struct {

@@ -48,6 +48,9 @@ func TestBudgetIsFollowed(t *testing.T) {
 			}
 			const lossy = `codec="int8"`
 			if c.then == nil {
+				for before := sum(sites[0], "gradproxy_raw_bytes_total"); sum(sites[0], "gradproxy_raw_bytes_total") < before+50e6; {
+					time.Sleep(50 * time.Millisecond)
+				}
 				if n := sum(sites[0], "gradproxy_raw_bytes_total", lossy); n != 0 {
 					t.Errorf("%.0f bytes are coded with loss, and no codec is listed", n)
 				}
