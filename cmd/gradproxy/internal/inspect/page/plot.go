@@ -16,7 +16,7 @@ const (
 	top, bottom           = 15, plotHeight - 40
 )
 
-// A plot has the outcomes of a what-if as points, link bytes from left to right and relative error upwards, both by their logarithms; the policies
+// A plot has the outcomes of a report as points, link bytes from left to right and relative error upwards, both by their logarithms; the policies
 // that lose nothing lie on the bottom line.
 type plot struct {
 	Points   []point
@@ -43,18 +43,18 @@ type column struct {
 // A row is a relative error on its axis.
 type row struct{ At, Error float64 }
 
-// plotOf returns the plot of a what-if.
+// plotOf returns the plot of a report.
 func plotOf(f *inspect.WhatIf) plot {
-	least, most := math.Inf(1), 1.0
+	smallest, largest := math.Inf(1), 1.0
 	lowest, highest := 1e-3, 1.0 // of errors
 	for _, o := range f.Outcomes {
-		least, most = min(least, float64(max(o.Bytes, 1))), max(most, float64(o.Bytes))
+		smallest, largest = min(smallest, float64(max(o.Bytes, 1))), max(largest, float64(o.Bytes))
 		if o.Error > 0 {
 			lowest, highest = min(lowest, o.Error), max(highest, o.Error)
 		}
 	}
 	low, high := math.Floor(math.Log10(lowest))-1, math.Ceil(math.Log10(highest)) // a decade for the exact ones
-	from, to := math.Log10(least), math.Log10(most)
+	from, to := math.Log10(smallest), math.Log10(largest)
 	if to-from < 1 { // a capture that no policy makes much smaller
 		from, to = from-0.5, to+0.5
 	}
