@@ -41,7 +41,7 @@
 //   - Every byte arrives once and in order. Bytes that no parser understands, and all blocks that a codec does not take,
 //     travel as they are.
 //   - Opaque bytes never wait, but for a tensor's block before them. A block waits for its own rest only, and for little that
-//     surely follows it: where its sender may be waiting for an answer, at most 20 ms.
+//     surely follows it: where its sender may be waiting for an answer, at most 20 ms, and until the next byte.
 //   - A frame that does not decode resets the connection: the app sees an error, never garbage. An app's FIN and RST
 //     arrive as FIN and RST; the end of the tunnel is a RST.
 //   - Memory is bounded: bytes that were read and blocks take theirs from a budget (package memory), and a connection that gets
