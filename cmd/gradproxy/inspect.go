@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -120,13 +121,18 @@ func inspectUntil(ctx context.Context, name string, stdin io.Reader, c inspect.C
 	return report, nil
 }
 
-// A cutReader ends where its context does: a read of a pipe to which nobody writes would take for ever.
+// A cutReader ends where its context does: a read of a pipe to which nobody writes would take for ever. The piece that is being read then is still taken.
 type cutReader struct {
 	ctx    context.Context
 	pieces chan piece
+	over   chan struct{} // closed with the end by the context
 	rest   piece
+	last   bool // no piece but the rest is taken any more
 	cut    bool // the context has ended it
 }
+
+// lastPiece is how long the piece that is being read is awaited.
+const lastPiece = 500 * time.Millisecond
 
 // A piece is the result of a Read.
 type piece struct {
@@ -135,14 +141,14 @@ type piece struct {
 }
 
 func readUntil(ctx context.Context, from io.Reader) *cutReader {
-	r := &cutReader{ctx: ctx, pieces: make(chan piece)}
+	r := &cutReader{ctx: ctx, pieces: make(chan piece), over: make(chan struct{})}
 	go func() {
 		for {
 			b := make([]byte, 64<<10)
 			n, err := from.Read(b)
 			select {
 			case r.pieces <- piece{b[:n], err}:
-			case <-ctx.Done():
+			case <-r.over:
 				return
 			}
 			if err != nil {
@@ -156,15 +162,32 @@ func readUntil(ctx context.Context, from io.Reader) *cutReader {
 // Read implements io.Reader.
 func (r *cutReader) Read(b []byte) (int, error) {
 	for len(r.rest.bytes) == 0 && r.rest.err == nil {
-		select {
-		case r.rest = <-r.pieces:
-		case <-r.ctx.Done():
-			r.cut, r.rest.err = true, io.EOF
-		}
+		r.take()
 	}
 	n := copy(b, r.rest.bytes)
 	if r.rest.bytes = r.rest.bytes[n:]; n > 0 {
 		return n, nil
 	}
 	return 0, r.rest.err
+}
+
+// take takes the next piece, or ends the reader.
+func (r *cutReader) take() {
+	if r.ctx.Err() == nil {
+		select {
+		case r.rest = <-r.pieces:
+		case <-r.ctx.Done():
+		}
+		return
+	}
+	if !r.last {
+		r.last = true
+		select {
+		case r.rest = <-r.pieces:
+			return
+		case <-time.After(lastPiece):
+		}
+	}
+	r.cut, r.rest.err = true, io.EOF
+	close(r.over)
 }

@@ -84,7 +84,7 @@ func TestInterruptedInspectReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 20 {
+	for range 5 {
 		ctx, interrupt := context.WithCancel(t.Context())
 		from, to := io.Pipe()
 		go func() {
