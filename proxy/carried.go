@@ -86,3 +86,13 @@ func (k *carried) run() {
 	k.leave()
 	k.ended()
 }
+
+// resumed returns the Conn with which a connection at rest goes on over its next stream.
+func (p *Proxy) resumed(c *path.Conn, stream Stream) *path.Conn {
+	n := c.Resumed(stream)
+	if p.config.PeerCodecs != nil {
+		n.PeerCodecs = p.config.PeerCodecs(c.Peer) // its process may be of another version
+		n.Shadow = p.trials.Watch(c.Peer, n.PeerCodecs)
+	}
+	return n
+}

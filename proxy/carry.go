@@ -102,16 +102,6 @@ func (p *Proxy) sit(k *carried, o frame.Opening) *carried {
 	return k
 }
 
-// resumed returns the Conn with which a connection at rest goes on over its next stream.
-func (p *Proxy) resumed(c *path.Conn, stream Stream) *path.Conn {
-	n := c.Resumed(stream)
-	if p.config.PeerCodecs != nil {
-		n.PeerCodecs = p.config.PeerCodecs(c.Peer) // its process may be of another version
-		n.Shadow = p.trials.Watch(c.Peer, n.PeerCodecs)
-	}
-	return n
-}
-
 // sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried; 0: the kernel chooses. An
 // app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the kernel's memory for TCP is one for the
 // whole host. So memory bounds the buffers of all connections together, and each of the first few has an equal part of it.

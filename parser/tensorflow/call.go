@@ -16,7 +16,7 @@ type connection struct {
 	facts *facts
 	scope scope
 	seed  uint64
-	under [2]underWay // by direction; each is used by its direction alone
+	under [2]underWay[*message] // by direction; each is used by its direction alone
 }
 
 // A kind is a method that is read.
@@ -73,6 +73,15 @@ type message struct {
 	value   tensor.Tensor // whose bytes are emitted, from the next byte on
 	claimed []uint64      // keys
 }
+
+func (m *message) over() bool { return m.call.stream.Over() }
+
+func (m *message) keys() *[]uint64 { return &m.claimed }
+
+// Held implements [grpc.Sized].
+func (x *connection) Held(from parser.Side) int { return x.under[from].held() }
+
+var _ grpc.Sized = (*connection)(nil)
 
 // Next implements [grpc.Message].
 func (m *message) Next(b []byte, sure int) parser.Segment {

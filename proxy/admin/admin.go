@@ -20,12 +20,8 @@ import (
 	"time"
 )
 
-const (
-	// maxConns bounds the connections, whose descriptors jobs and tunnels want too.
-	maxConns = 64
-	// writeTimeout is how long a client may take for its answer.
-	writeTimeout = 30 * time.Second
-)
+// maxConns bounds the connections, whose descriptors jobs and tunnels want too.
+const maxConns = 64
 
 // Pages are all pages of a proxy.
 type Pages struct {

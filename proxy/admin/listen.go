@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Listen listens on "host:port" or "unix:/path". A socket file that a dead process left is replaced; the new one may be
@@ -64,3 +65,6 @@ func removeStale(path string) error {
 	}
 	return nil
 }
+
+// writeTimeout is how long a client may take for its answer.
+const writeTimeout = 30 * time.Second

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -18,21 +17,6 @@ type dials struct {
 	mu   sync.Mutex
 	left float64 // as of then; below 0: so many wait
 	then time.Time
-}
-
-// AwaitDial waits until a server may be dialled once more for the peer, or ctx ends.
-func (x *Quota) AwaitDial(ctx context.Context) {
-	late := x.dials.take(time.Now())
-	if late <= 0 {
-		return
-	}
-	timer := time.NewTimer(late)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		x.dials.giveBack()
-	}
 }
 
 // take takes one from the allowance, and returns how long to wait for it.

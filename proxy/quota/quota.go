@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,3 +132,18 @@ var processStart = time.Now()
 
 // sinceStart is a clock that costs little to read.
 func sinceStart() time.Duration { return time.Since(processStart) }
+
+// AwaitDial waits until a server may be dialled once more for the peer, or ctx ends.
+func (x *Quota) AwaitDial(ctx context.Context) {
+	late := x.dials.take(time.Now())
+	if late <= 0 {
+		return
+	}
+	timer := time.NewTimer(late)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		x.dials.giveBack()
+	}
+}

@@ -122,12 +122,3 @@ func (st *Stream) Notify(f func()) {
 		st.wakeReader()
 	}
 }
-
-// wakeReader wakes a Read that waits, and calls the function of Notify. The lock is held.
-func (st *Stream) wakeReader() {
-	st.recvCond.Broadcast()
-	if f := st.notify; f != nil {
-		st.notify = nil
-		go f()
-	}
-}

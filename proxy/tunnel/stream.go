@@ -95,3 +95,12 @@ func (st *Stream) Err() error {
 
 // unborn reports whether nobody has the stream yet: its opening is not whole.
 func (st *Stream) unborn() bool { return st.answering && !st.answered }
+
+// wakeReader wakes a Read that waits, and calls the function of Notify. The lock is held.
+func (st *Stream) wakeReader() {
+	st.recvCond.Broadcast()
+	if f := st.notify; f != nil {
+		st.notify = nil
+		go f()
+	}
+}
