@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestFlowerWithLoss(t *testing.T) {
 			})
 		}
 	})
-	if t.Failed() {
+	if len(direct.results) == 0 || slices.ContainsFunc(runs, func(r *run) bool { return len(r.results) == 0 }) {
 		return // a leg says why
 	}
 	for _, r := range runs[1:] {
