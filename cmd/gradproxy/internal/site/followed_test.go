@@ -10,11 +10,15 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 // A job whose peer has used its budget of the day moves its gradients to the codec that the budget lists, with no rule, and the log and the metrics say so. The
 // peer of a site whose budget lists no codec goes on without loss.
 func TestBudgetIsFollowed(t *testing.T) {
+	if require.Race {
+		t.Skip("needs a build without the race detector: its job must send many bytes")
+	}
 	t.Parallel()
 	for _, c := range []struct {
 		name string
