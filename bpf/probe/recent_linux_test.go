@@ -68,7 +68,7 @@ func TestRecentCalls(t *testing.T) {
 	check("of a group that has ended", 0, false)
 }
 
-// The calls that a process has made while it had one group are told by question once it has several, as those of the group that has made them.
+// A process's calls from the time when it had one group are still told once it has several groups: an answer to a question has them, as calls of their own group.
 func TestCallsBeforeAnotherGroup(t *testing.T) {
 	t.Parallel()
 	p := load(t)

@@ -47,7 +47,7 @@ func (m *message) elements(b []byte) (n int, elements bool) {
 // Leave implements protoscan.Reader.
 func (m *message) Leave(protoscan.Path) {}
 
-// Bounds of what is known of a message by name.
+// The bounds of the names that a message's fields are known by.
 const (
 	maxKeys = 1 << 10 // arrays of a record; the others are known by their numbers
 	maxText = 1 << 10 // bytes of a name or an id; longer ones are skipped

@@ -22,7 +22,7 @@ type Labeler interface {
 	Label(from parser.Side, t tensor.Tensor) parser.Label
 }
 
-// A Sized is a Service that holds memory beside what its calls tell of.
+// A Sized is a Service that holds memory which its calls do not count.
 type Sized interface {
 	Service
 	// Held returns about how many bytes the Service holds for the messages of a side. It is called by the goroutine that is given them, and must be quick.

@@ -4,7 +4,7 @@ package lru
 const None = int32(-1)
 
 // A List keeps places in the order of their last use. A place is a number below Len, of a value that the caller keeps by it. A List has no pointers, so
-// there may be millions of places at 8 bytes each, of which no garbage collection follows any. The zero List is empty. It is not safe for
+// there may be millions of places at 8 bytes each, and garbage collections follow none of them. The zero List is empty. It is not safe for
 // concurrent use.
 type List struct {
 	links []link // of a ring, in which place p has links[p+1]: links[0].older is the newest place, links[0].newer the oldest

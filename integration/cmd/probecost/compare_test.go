@@ -72,7 +72,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// What calls take longer is told as a share of the step.
+// The time that probes add to calls is told as a share of the step.
 func TestShare(t *testing.T) {
 	r := result{time: comparison{without: 0.01}, calls: comparison{without: 0.0002, change: 0.04, low: 0.03, high: 0.05}}
 	if got, want := r.share(), "+0.080 % (bounds: +0.060 to +0.100 %)"; got != want {

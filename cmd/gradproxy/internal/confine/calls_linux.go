@@ -137,7 +137,7 @@ func filter(n Needs) error {
 	return nil
 }
 
-// filtered says of a refusal that a filter of system calls from before this process's start has made it, since the kernel itself refuses those calls otherwise.
+// filtered returns the error of a system call that a filter has refused, one that was in force before this process started: the kernel itself refuses these calls with another error.
 func filtered(err error) error {
 	return fmt.Errorf("a filter of system calls that this process was started with refuses it (SystemCallFilter= of its unit, or the seccomp profile of its container): %w", err)
 }

@@ -36,7 +36,7 @@ const (
 	jobFacts      = 20 << 20 // and of each configured job
 	coreMemory    = 64 << 20 // of the codec that a core is at: the largest block, as it is and encoded, and its residual
 	connections   = 1024     // that are counted, with the bytes that each may hold beside memory
-	// oneConnection is the memory of each more: those bytes, and its goroutines, its stream and the pieces that wait in it, of which 28 KiB were measured.
+	// oneConnection is the memory of each further connection: the bytes that it may hold beside memory, and 32 KiB for its goroutines and its stream, of which 28 KiB were measured.
 	oneConnection = 2*proxy.SpareMemory + 32<<10
 
 	minFitted = 16 << 20 // of a key that is fitted

@@ -25,7 +25,7 @@ type plot struct {
 	Rows     []row
 }
 
-// A point is a policy, or several of which the bytes and the error are the same.
+// A point is a policy, or several policies with the same bytes and the same error.
 type point struct {
 	X, Y float64
 	Name string
