@@ -30,8 +30,6 @@ var knots = map[string][][]string{
 	},
 	// A Node has senders and receivers, which tell it of their ends, and shows itself to its App.
 	"parser/pslite/pslitesim": {{"pslitesim.go", "node.go", "sender.go", "receiver.go"}},
-	// A frame of NVFlare belongs to a stream, whose content may name streams that are still to come.
-	"parser/nvflare": {{"sfm.go", "stream.go", "content.go"}},
 }
 
 // methodKnots are the files which a room's only knot, or one type of the room, has besides if calls of methods count: each has methods of the same types, for one thing

@@ -12,9 +12,30 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
+// A subject is the facts of a stream that tell how its content is read. The first header tells them.
+type subject struct {
+	direction
+	what    string // channel and topic
+	request string
+	size    int
+}
+
+// Streams that are read, by channel and topic.
+const (
+	tasks     = "return_only/server_command:get_task"
+	updates   = "server_command/submit_update"
+	requests  = "download_service__/download_service__download"
+	downloads = "return_only/download_service__:download_service__download"
+)
+
+// announces reports whether the stream announces arrays.
+func (x *subject) announces() bool {
+	return x.what == tasks && x.side == parser.Server || x.what == updates && x.side == parser.Client
+}
+
 // A content reads the sections of a stream.
 type content struct {
-	stream  *stream
+	subject *subject
 	off     int    // of the next byte in the stream
 	copied  []byte // of a section's head, an id or a text
 	section section
@@ -65,36 +86,30 @@ const (
 	maxItemName = 16      // of a file
 )
 
-// begin makes c ready for the first byte of x.
-func (c *content) begin(x *stream) { c.stream = x }
-
-// feed takes the next bytes.
-func (c *content) feed(b []byte) {
-	for len(b) > 0 {
-		n := 0
-		switch c.section {
-		case ofHead:
-			n = c.collect(b, sectionHead)
-			if len(c.copied) == sectionHead {
-				c.open(c.stream.size - c.off - n)
-			}
-		case ofText, ofID:
-			want := min(c.left+len(c.copied), maxText)
-			if c.section == ofID {
-				want = idLen
-			}
-			n = c.collect(b[:min(len(b), c.left)], want)
-			if c.left -= n; len(c.copied) == want {
-				c.text()
-			}
-		default:
-			n = c.body(b[:min(len(b), c.left)])
-			c.left -= n
+// feed takes a prefix of b, the next bytes, and returns its length. known: the arrays of c.item, the file that begins at c.itemAt, are known with it.
+func (c *content) feed(b []byte) (n int, known bool) {
+	switch c.section {
+	case ofHead:
+		n = c.collect(b, sectionHead)
+		if len(c.copied) == sectionHead {
+			c.open(c.subject.size - c.off - n)
 		}
-		b = b[n:]
-		c.off += n
-		c.close()
+	case ofText, ofID:
+		want := min(c.left+len(c.copied), maxText)
+		if c.section == ofID {
+			want = idLen
+		}
+		n = c.collect(b[:min(len(b), c.left)], want)
+		if c.left -= n; len(c.copied) == want {
+			c.text()
+		}
+	default:
+		n, known = c.body(b[:min(len(b), c.left)])
+		c.left -= n
 	}
+	c.off += n
+	c.close()
+	return n, known
 }
 
 // collect gathers bytes until n are held, and returns how many of b it took.
@@ -113,7 +128,7 @@ func (c *content) close() {
 
 // open begins a section, whose head has come, and which rest bytes of the stream follow.
 func (c *content) open(rest int) {
-	x := c.stream
+	x := c.subject
 	size := binary.BigEndian.Uint64(c.copied[2:])
 	marker, kind := c.copied[0], c.copied[1]
 	c.copied = c.copied[:0]
@@ -151,35 +166,33 @@ func (c *content) text() {
 	c.copied = c.copied[:0]
 }
 
-// body takes bytes of a section's body, at least one, and returns their number.
-func (c *content) body(b []byte) int {
+// body takes bytes of a section's body, at least one, and returns their number. known is as feed has it.
+func (c *content) body(b []byte) (n int, known bool) {
 	switch c.section {
 	case ofFile:
-		c.file(b)
-		return len(b)
+		known = c.file(b)
 	case ofValue:
 		if n := c.main.Next(b); n > 0 {
-			return n
+			return n, false
 		}
 		b = b[:min(len(b), c.main.Streaming())]
-		c.file(b)
+		known = c.file(b)
 		c.main.Take(len(b))
 	}
-	return len(b)
+	return len(b), known
 }
 
-// file takes bytes of a file.
-func (c *content) file(b []byte) {
+// file takes bytes of a file. It reports whether the file's arrays are known with them.
+func (c *content) file(b []byte) (known bool) {
 	if c.itemAt < 0 {
 		c.itemAt = c.off
 	}
 	if c.found {
-		return
+		return false
 	}
-	if c.item.Feed(b); c.item.Done() {
-		c.found = true
-		c.stream.found(c.itemAt, &c.item)
-	}
+	c.item.Feed(b)
+	c.found = c.item.Done()
+	return c.found
 }
 
 // spare goes on n bytes later. It reports false if the bytes before must be seen.
@@ -199,7 +212,7 @@ func (c *content) spare(n int) bool {
 
 // end tells others the facts of the stream, which is whole.
 func (c *content) end() {
-	x := c.stream
+	x := c.subject
 	f := x.conn.facts
 	if x.what == requests {
 		if len(c.refs) == 1 && x.request != "" {
@@ -221,11 +234,6 @@ func (c *content) end() {
 	}
 }
 
-// announces reports whether the stream announces arrays.
-func (x *stream) announces() bool {
-	return x.what == tasks && x.side == parser.Server || x.what == updates && x.side == parser.Client
-}
-
 // heldBytes returns about how many bytes c holds.
 func (c *content) heldBytes() int {
 	return cap(c.copied) + c.main.Held() + c.item.Held() + len(c.announced.names)*(64+16+maxLabel)
@@ -233,7 +241,7 @@ func (c *content) heldBytes() int {
 
 // Text implements msgscan.Handler.
 func (c *content) Text(b []byte) {
-	x, m := c.stream, &c.main
+	x, m := c.subject, &c.main
 	switch {
 	case x.what == requests:
 		if m.Path("ref_id") && len(c.refs) < maxRefs {
@@ -270,7 +278,7 @@ func (c *content) Bool(bool) { c.filtered() }
 
 // Bin implements msgscan.Handler.
 func (c *content) Bin(size int) bool {
-	if c.stream.what != downloads || !c.main.Path("data", "") {
+	if c.subject.what != downloads || !c.main.Path("data", "") {
 		return false
 	}
 	c.item.Begin(size)

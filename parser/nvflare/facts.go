@@ -109,3 +109,10 @@ func newConnection(f *facts, c parser.Conn) *connection {
 	scope, seed := mix.Job(c.Job, c.Peer, c.Server)
 	return &connection{facts: f, scope: scope, seed: seed}
 }
+
+// A direction is one direction of a connection.
+type direction struct {
+	conn   *connection
+	side   parser.Side
+	pieces bool // the sender may wait within a frame: long tensors are cut
+}

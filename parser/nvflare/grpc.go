@@ -32,7 +32,7 @@ func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
 	s.live = append(s.live, stream)
 	c := &call{}
 	for side := range c.sides {
-		c.sides[side].frames = sfm{conn: s.conn, side: parser.Side(side), pieces: true}
+		c.sides[side].frames = sfm{direction: direction{s.conn, parser.Side(side), true}}
 		c.sides[side].held = &c.held[side]
 	}
 	return c

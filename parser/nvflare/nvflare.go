@@ -61,7 +61,7 @@ func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	x := newConnection(&p.facts, c)
 	client, server := grpc.New(&service{conn: x})
 	w := new(upgrade)
-	frames := func(side parser.Side) sfm { return sfm{conn: x, side: side} }
+	frames := func(side parser.Side) sfm { return sfm{direction: direction{conn: x, side: side}} }
 	return parser.First(client, &webSocket{frames: frames(parser.Client), upgrade: w}, &plain{frames: frames(parser.Client)}),
 		parser.First(server, &webSocket{frames: frames(parser.Server), upgrade: w}, &plain{frames: frames(parser.Server)})
 }

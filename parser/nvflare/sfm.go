@@ -28,9 +28,7 @@ var errFrame = errors.New("not a frame of NVFlare")
 
 // An sfm reads the frames of one direction of a connection.
 type sfm struct {
-	conn    *connection
-	side    parser.Side
-	pieces  bool // the sender may wait within a frame: long tensors are cut
+	direction
 	streams streams
 
 	copied   []byte // of the prefix and the header
@@ -154,7 +152,7 @@ func (s *sfm) open() {
 	}
 	if kind == typeData {
 		if h, ok := parseHeader(b); ok && int64(s.left) <= h.size-h.offset {
-			s.stream = s.streams.of(s, &h)
+			s.stream = s.streams.of(s.direction, &h)
 			if s.stream != nil {
 				s.part = s.stream.begin(int(h.offset), s.left)
 			}

@@ -24,16 +24,8 @@ type streamKey struct {
 	number              int64
 }
 
-// Streams that are read, by channel and topic.
-const (
-	tasks     = "return_only/server_command:get_task"
-	updates   = "server_command/submit_update"
-	requests  = "download_service__/download_service__download"
-	downloads = "return_only/download_service__:download_service__download"
-)
-
-// of returns the stream of a frame, or nil if nobody reads it.
-func (l *streams) of(s *sfm, h *header) *stream {
+// of returns the stream of a frame in direction d, or nil if nobody reads it.
+func (l *streams) of(d direction, h *header) *stream {
 	what := h.channel + "/" + h.topic
 	switch what {
 	case tasks, updates, requests, downloads:
@@ -45,10 +37,10 @@ func (l *streams) of(s *sfm, h *header) *stream {
 	if ok && x.size == int(h.size) {
 		return x
 	}
-	x = &stream{conn: s.conn, side: s.side, pieces: s.pieces, size: int(h.size), what: what, request: h.request, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination), from: cellName(h.origin), to: cellName(h.destination)}
-	x.content.begin(x)
+	x = &stream{subject: subject{d, what, h.request, int(h.size)}, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination), from: cellName(h.origin), to: cellName(h.destination)}
+	x.content.subject = &x.subject
 	if what == downloads {
-		x.announced = s.conn.facts.answered(fact{s.conn.scope, h.request})
+		x.announced = d.conn.facts.answered(fact{d.conn.scope, h.request})
 	}
 	l.known.Keep(k, x, maxStreams)
 	return x
@@ -64,14 +56,9 @@ func (l *streams) held() (n int) {
 
 // A stream is the state of one stream.
 type stream struct {
-	conn                *connection
-	side                parser.Side
-	pieces              bool
-	what                string
-	request             string
+	subject
 	origin, destination uint64
-	from, to            string // the two cells, for people
-	size                int
+	from, to            string        // the two cells, for people
 	announced           *announcement // that an answer answers
 
 	content content
@@ -158,14 +145,20 @@ func (x *stream) end() {
 	if x.fed == x.size && !x.ended {
 		x.ended = true
 		x.content.end()
-		x.content = content{stream: x} // of an ended stream nothing is fed
+		x.content = content{subject: &x.subject} // of an ended stream nothing is fed
 	}
 }
 
 // next classifies a prefix of b, the next bytes of a frame.
 func (x *stream) next(p *part, b []byte, sure int) parser.Segment {
 	if end := p.at + len(b); x.fed >= p.at && x.fed < end {
-		x.content.feed(b[x.fed-p.at:])
+		for b := b[x.fed-p.at:]; len(b) > 0; {
+			n, known := x.content.feed(b)
+			if known {
+				x.found(x.content.itemAt, &x.content.item)
+			}
+			b = b[n:]
+		}
 		x.fed = end
 	}
 	seg := parser.Segment{Len: len(b)}
