@@ -28,15 +28,11 @@ var knots = map[string][][]string{
 		// A session has carriers and streams, and each carrier and stream knows its session.
 		{"session.go", "carrier.go", "stream.go"},
 	},
-	// A Node has senders and receivers, which tell it of their ends, and shows itself to its App.
-	"parser/pslite/pslitesim": {{"pslitesim.go", "node.go", "sender.go", "receiver.go"}},
 }
 
 // methodKnots are the files which a room's only knot, or one type of the room, has besides if calls of methods count: each has methods of the same types, for one thing
 // that these types do. By the names of package scope they use each other one way all the same.
 var methodKnots = map[string][]string{
-	// A Node answers the control messages that its connections bring, by which it joins a job and stays in it.
-	"parser/pslite/pslitesim": {"control.go", "join.go"},
 	// The methods of a counted direction lie in a file for each part of a step: learning, buckets, places, weights and extras.
 	"parser/gloo": {"counted.go", "bucket.go", "bycall.go", "extra.go", "learn.go", "place.go", "weights.go"},
 	// A stream's frames are parts of messages, whose parts say which frame comes next.

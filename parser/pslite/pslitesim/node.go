@@ -4,81 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 // A Node is one process's end of a job. Its methods may be called concurrently.
 type Node struct {
-	Config
-	role Role
-	app  App
-
-	ctx     context.Context // done when the node has failed or ended, for the reason in its cause
-	fail    context.CancelCauseFunc
-	running sync.WaitGroup // goroutines
+	life
+	app App
 
 	registered chan struct{} // closed when self.ID is set and all are being dialled
 	terminated chan struct{} // closed when this node has told itself to stop
 	terminate  func()        // closes it
 
-	mu       sync.Mutex
-	self     NodeInfo
+	// The rest is guarded by life.mu.
 	clock    int32 // of control messages
 	senders  map[int32]*sender
 	inbound  map[int32]*inbound
 	admitted chan struct{} // closed, and replaced, when inbound has one more
-	waiting  chan struct{} // receives when the barrier under way is answered; nil: none is
-	leaving  bool          // connections may end
 	members  []NodeInfo    // at the scheduler: the registered nodes, then the table
 	barriers [groupAll + 1]int
 }
 
-// Start joins a job and returns when all its nodes have. It takes over c.Listener. When ctx is done, also later, the node
-// fails: its connections are closed, and all calls that wait return the cause. app may be nil if it has nothing to receive.
-func Start(ctx context.Context, role Role, c Config, app App) (*Node, error) {
-	scheduler, err := info(Scheduler, c.Scheduler)
-	self := scheduler
-	if err == nil && role != Scheduler {
-		self, err = info(role, c.Addr)
-	}
-	if err != nil {
-		c.Listener.Close()
-		return nil, err
-	}
-	n := &Node{
-		Config: c.withDefaults(), role: role, app: app, self: self,
-		registered: make(chan struct{}), terminated: make(chan struct{}),
-		senders: make(map[int32]*sender), inbound: make(map[int32]*inbound), admitted: make(chan struct{}),
-	}
-	n.terminate = sync.OnceFunc(func() { close(n.terminated) })
-	n.ctx, n.fail = context.WithCancelCause(ctx)
-	context.AfterFunc(n.ctx, func() { n.Listener.Close() })
-	n.running.Go(n.accept)
-	n.connect(scheduler)
-	if role != Scheduler {
-		n.Send(SchedulerID, Meta{
-			Head: Unset, AppID: Unset, CustomerID: Unset, Timestamp: n.tick(),
-			Control: &Control{Command: AddNode, Nodes: []NodeInfo{self}},
-		})
-	}
-	if err := n.begin(); err != nil {
-		n.Close()
-		return nil, err
-	}
-	return n, nil
+// An App is a node's work besides the control of its job.
+type App interface {
+	// Receive takes a message that is not a control message. The messages of one node come in order, messages of several
+	// concurrently, also before Start has returned. It does not wait for other messages. An error fails the node.
+	Receive(n *Node, m *Message) error
+
+	// Awaits reports whether an answer from a node is due.
+	Awaits(id int32) bool
 }
 
-// begin waits until the job stands.
-func (n *Node) begin() error {
-	select {
-	case <-n.registered:
-	case <-n.ctx.Done():
-		return fmt.Errorf("pslitesim: %v waits for the others: %w", n.role, context.Cause(n.ctx))
-	}
-	if n.Heartbeat > 0 && n.role != Scheduler {
-		n.running.Go(n.beat)
-	}
-	return n.Barrier(groupAll)
+// An inbound is a connection on which a node sends to this one: one of libzmq's ROUTER.
+type inbound struct {
+	conn *zmtp.Conn
+	gone chan struct{} // closed when it is read to its end
 }
 
 // ID returns the node's id, which tells its role and its rank.
@@ -87,12 +48,6 @@ func (n *Node) ID() int32 {
 	defer n.mu.Unlock()
 	return n.self.ID
 }
-
-// Done is closed when the node has failed or ended.
-func (n *Node) Done() <-chan struct{} { return n.ctx.Done() }
-
-// Err returns why the node has failed or ended; nil if it has not.
-func (n *Node) Err() error { return context.Cause(n.ctx) }
 
 // Finish ends the node's part in the job: when all have come so far, it closes. After an error it is closed as well.
 func (n *Node) Finish() error {
@@ -133,6 +88,27 @@ func (n *Node) Close() {
 	n.Listener.Close() // before the connections, so that a node that loses its connection is refused
 	n.fail(ErrClosed)
 	n.running.Wait()
+}
+
+// connect begins to connect to a node, in place of an earlier connection if there is one, which ends when its messages are
+// sent.
+func (n *Node) connect(to NodeInfo) {
+	s := &sender{
+		node: &n.life, to: to.ID, addr: to.addr(),
+		wake: make(chan struct{}, 1), done: make(chan struct{}), up: make(chan struct{}),
+	}
+	s.dialling, s.stop = context.WithCancel(n.ctx)
+	n.mu.Lock()
+	if n.self.ID != Unset {
+		s.identity = identity(n.self.ID)
+	}
+	old := n.senders[to.ID]
+	n.senders[to.ID] = s
+	n.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	n.running.Go(s.run)
 }
 
 // Send sends a message to a node with which this one is connected; if it is not, this one fails. It does not wait for that,
@@ -180,32 +156,4 @@ func (n *Node) tick() int32 {
 	t := n.clock
 	n.clock++
 	return t
-}
-
-// awaits reports whether an answer from a node is due.
-func (n *Node) awaits(id int32) bool {
-	n.mu.Lock()
-	scheduler := id == SchedulerID && n.role != Scheduler && (n.waiting != nil || n.self.ID == Unset)
-	n.mu.Unlock()
-	return scheduler || n.app != nil && n.app.Awaits(id)
-}
-
-// isLeaving reports whether connections may end now.
-func (n *Node) isLeaving() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.leaving || n.ctx.Err() != nil
-}
-
-// name is how errors call a node.
-func name(id int32) string {
-	switch {
-	case id == SchedulerID:
-		return "the scheduler"
-	case id == 0:
-		return "a node that registers"
-	case id%2 == 0:
-		return fmt.Sprintf("server %d", Rank(id))
-	}
-	return fmt.Sprintf("worker %d", Rank(id))
 }

@@ -137,16 +137,6 @@ type Message struct {
 	Data [][]byte // frames behind the meta; the receiver's
 }
 
-// An App is a node's work besides the control of its job.
-type App interface {
-	// Receive takes a message that is not a control message. The messages of one node come in order, messages of several
-	// concurrently, also before Start has returned. It does not wait for other messages. An error fails the node.
-	Receive(n *Node, m *Message) error
-
-	// Awaits reports whether an answer from a node is due.
-	Awaits(id int32) bool
-}
-
 // ErrClosed is why a node has failed after Close.
 var ErrClosed = errors.New("pslitesim: node is closed")
 

@@ -6,19 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
-
-// An inbound is a connection on which a node sends to this one: one of libzmq's ROUTER.
-type inbound struct {
-	conn *zmtp.Conn
-	gone chan struct{} // closed when it is read to its end
-}
 
 // accept accepts connections until the node ends.
 func (n *Node) accept() {
@@ -129,29 +120,4 @@ func (n *Node) read(from int32, conn *zmtp.Conn) error {
 			return err
 		}
 	}
-}
-
-// isReset reports whether a connection has ended between messages by a reset: with unread bytes in a peer that closes, or
-// because it was closed here.
-func isReset(err error) bool {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return false
-	}
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
-}
-
-// identity returns how a node calls itself (zmq_van.h, Connect).
-func identity(id int32) string { return "ps" + strconv.Itoa(int(id)) }
-
-// parseIdentity reads an identity that identity made. A node without one, which is to register, has id 0.
-func parseIdentity(s string) (int32, error) {
-	if s == "" {
-		return 0, nil
-	}
-	digits, ok := strings.CutPrefix(s, "ps")
-	id, err := strconv.ParseInt(digits, 10, 32)
-	if !ok || err != nil || id <= 0 {
-		return 0, fmt.Errorf("identity %q, want ps and an id", s)
-	}
-	return int32(id), nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
@@ -13,7 +15,7 @@ import (
 
 // A sender is the connection to a node on which messages go to it: libzmq's DEALER. One that is lost is dialled again.
 type sender struct {
-	node     *Node
+	node     *life
 	to       int32
 	addr     string
 	identity string
@@ -29,27 +31,6 @@ type sender struct {
 	up      chan struct{} // closed while there is one
 	closing bool
 	renewed bool // the connection was closed here, to be dialled anew at once
-}
-
-// connect begins to connect to a node, in place of an earlier connection if there is one, which ends when its messages are
-// sent.
-func (n *Node) connect(to NodeInfo) {
-	s := &sender{
-		node: n, to: to.ID, addr: to.addr(),
-		wake: make(chan struct{}, 1), done: make(chan struct{}), up: make(chan struct{}),
-	}
-	s.dialling, s.stop = context.WithCancel(n.ctx)
-	n.mu.Lock()
-	if n.self.ID != Unset {
-		s.identity = identity(n.self.ID)
-	}
-	old := n.senders[to.ID]
-	n.senders[to.ID] = s
-	n.mu.Unlock()
-	if old != nil {
-		old.close()
-	}
-	n.running.Go(s.run)
 }
 
 // send queues a message. After close it is dropped.
@@ -187,6 +168,15 @@ func (s *sender) try() (*zmtp.Conn, error) {
 		return nil, err
 	}
 	return zmtp.Handshake(ctx, raw, s.node.socket(zmtp.Dealer, s.identity), s.node.Traffic)
+}
+
+// isReset reports whether a connection has ended between messages by a reset: with unread bytes in a peer that closes, or
+// because it was closed here.
+func isReset(err error) bool {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return false
+	}
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
 }
 
 // errLost is wrapped when a connection has ended. Messages under way on it are lost. A node that waits for an answer
