@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -61,4 +63,24 @@ func TestVariantsAreProved(t *testing.T) {
 			wantProved(t, deadline(t, time.Minute), ps, config, results)
 		})
 	}
+}
+
+// Two threads call collectives of one process group at once, and a sum of noise gets the tag that a bucket's was about to get. Neither is proved, so that the noise travels
+// exactly. All other gradients lose something.
+func TestTwoThreadsOfAGroup(t *testing.T) {
+	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
+	require.Command(t, "gcc")
+	job := variantsJob(t, "torch215", "threads", "--pause", "0.5")
+	library := filepath.Join(t.TempDir(), "tag_order.so")
+	if out, err := exec.Command("gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-fexceptions", "-o", library, "testdata/tag_order.c").CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	job.Env = []string{"LD_PRELOAD=" + library}
+	config := testbed.Way("3lc+int4").Config()
+	config.Loss.Sums = "proved"
+	w := newWAN(t, job.Ranks, fast)
+	ps := startProxies(t, w, config)
+	results := runJob(t, w, job)
+	wantSumsExact(t, results)
+	wantProved(t, deadline(t, time.Minute), ps, config, results)
 }

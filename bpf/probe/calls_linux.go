@@ -37,7 +37,7 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 		if g.Object <= changing {
 			continue
 		}
-		key.Generation = uint32(g.Noted >> 32)
+		key.Generation = uint32(g.Expected)
 		err := p.objects.Calls.Lookup(key, &call)
 		if errors.Is(err, ebpf.ErrKeyNotExist) && isRecent && recent.Generation == key.Generation {
 			call, err = recent.Call, nil

@@ -9,6 +9,7 @@
 //	c10d::ProcessGroupGloo::allreduce   an all-reduce of anybody: its memory, size, type, operator and tag
 //	c10d::ProcessGroupGloo()            a new process group, with its number of ranks, and the end of one
 //	c10d::ProcessGroupGloo::connectContexts   a group is connected, perhaps anew and to other members
+//	c10d::ProcessGroupGloo::broadcast, barrier and so on   every other method that takes a tag is counted
 //
 // An all-reduce is a bucket's if it is the first on its thread after all_reduce_bucket, and sums the bucket's own tensor. Not proved
 // are sums by a comm hook in memory of its own, reduce-scatters by FSDP's Python code, and collectives of other libraries.
@@ -17,9 +18,12 @@
 // compares it with the wire, which contradicts the wrong ones.
 //
 // The tag that a call gets is on the wire. A process group counts tags; the machine code of
-// c10d::ProcessGroupGloo::nextTag tells where its counter is. The programs read it before the call, and the reader of a Call reads it again. If a group has given a tag
-// and no program has noted the call, nothing is known of that call: the kernel skips a program that would interrupt another one, and two
-// threads may have called at once.
+// c10d::ProcessGroupGloo::nextTag tells where its counter is. The programs read it before the call, and the reader of a Call reads it again. The thread takes the tag only later: another thread may
+// call in between, and take that tag. So the programs count the tags that all calls take which have entered a method of the group. If its counter is behind, some call has no tag
+// yet, and nothing is known of the calls at hand, nor of a call that was about to get the tag that the counter shows. A call that fails takes no tag: the next call of its thread finds that
+// out, unless another thread has called in between; then the counter stays behind, and the group proves nothing any more.
+//
+// If a group has given a tag and no program has noted the call, nothing is known of that call: the kernel skips a program that would interrupt another one.
 //
 // Buckets of a process live as long as no reducer was destroyed and none has made its buckets anew. A call has the number of times that this has happened, so that a bucket
 // of one process group can be known again in the next: torchft makes its groups anew while its buckets stay. It also has the process's rank in the group, which
@@ -33,7 +37,7 @@
 //
 // A call is kept once: in that memory if its process has one group, which takes 0.2 µs less than in an LRU map of the kernel, and otherwise in such a map. In the memory a later
 // call takes its room, of the same process or of another one; then nothing is known of it. A tag that several
-// calls have expected is in both, as one of whose call nothing is known. A group's highest noted tag tells the programs so, and they need not look for the call.
+// calls have expected is in both, as one of whose call nothing is known. That several have expected it shows in the group's count, and the programs need not look for the call.
 //
 // It needs Linux 5.15 on amd64 or arm64, and CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
 package probe

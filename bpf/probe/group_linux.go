@@ -15,7 +15,7 @@ type group struct {
 
 func (p *probeProcess) group(i int) group {
 	g := &p.Groups[i]
-	return group{uint32(g.Noted >> 32), g.Size, g.Members}
+	return group{uint32(g.Expected), g.Size, g.Members}
 }
 
 // member returns the process's rank in the group; the zero Member if the words that should hold it do not.

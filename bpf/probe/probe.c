@@ -44,7 +44,9 @@ struct objects {
 // A group is an object of class c10d::ProcessGroupGloo.
 struct group {
 	__u64 object; // its address; 0: a free place; CHANGING: another group is taking the place
-	__u64 noted;  // in the upper half its generation, which tells it from the process's other groups, also from earlier ones at this address; below the tag after the highest noted one
+	// In the upper half the tag after the ones that all calls get that have entered its methods. In the lower half its generation, which tells it from
+	// the process's other groups, also from earlier ones at this address.
+	__u64 expected;
 	__u32 size;   // ranks; 0: its construction was not seen
 	__u32 first;  // tag from which on its all-reduces are noted
 	__u64 members[2]; // the process's rank in it, and above that the ranks, where a layout with one word of reference counts has them, and with two
@@ -57,6 +59,14 @@ struct group {
 struct thread {
 	__u64 id;     // process and thread
 	__u64 tensor; // of the bucket; 0: none
+};
+
+// A thread has entered a method of a group that gives tags.
+struct entrant {
+	__u64 id;	// process and thread
+	__u64 expected; // of the group, after it
+	__u32 tag;	// which the group was about to give
+	__u32 tags;	// that the call takes
 };
 
 // A process is one that the reader has named. Of others nothing is noted. It has the groups that live, or some of them if there are
@@ -79,6 +89,7 @@ struct process {
 	__u32 place;	   // in struct recent, which no other process has now
 	__u64 alone;	   // changes of its groups after which it had one group
 	struct thread threads[THREADS];
+	struct entrant entrants[THREADS];
 	struct group groups[GROUPS];
 };
 
@@ -281,7 +292,7 @@ INLINE struct group *begin(struct process *p, struct group *g, const struct fres
 		g = take(p, generation);
 	if (!g || !(g = anywhere(p, g)))
 		return 0;
-	g->noted = (__u64)generation << 32 | f->first;
+	g->expected = (__u64)f->first << 32 | generation;
 	g->size = f->size;
 	g->first = f->first;
 	g->members[0] = f->members[0];
@@ -291,11 +302,70 @@ INLINE struct group *begin(struct process *p, struct group *g, const struct fres
 	return g;
 }
 
-// expect claims a tag that the group is about to give, noted being its field of that name. It reports whether this call is the only one to have claimed the tag, which holds for one program at most: of a
-// second one the tag is not higher than all that were claimed.
-INLINE int expect(struct group *g, __u64 noted, __u32 tag)
+// An entry is a call that has entered a method of a group, which gives it a tag.
+struct entry {
+	struct call_key key; // with the tag that the group was about to give
+	__u64 changes;	     // of the process's groups before the call
+	int alone;	     // 1: all calls before it have got their tags, so that it gets that one, or else a later call does and confuses it before
+	int behind;	     // 1: a call before it has not got its tag yet, as far as is known
+};
+
+// repeats reports whether the thread's last call has got no tag, as it has failed or calls another method now, and no call came after it. expected is that of the group
+// before this call.
+INLINE int repeats(struct entrant *e, __u64 id, __u64 expected, __u32 tag)
 {
-	return (__s32)(tag - (__u32)noted) >= 0 && __sync_val_compare_and_swap(&g->noted, noted, (noted >> 32 << 32) | (__u32)(tag + 1)) == noted;
+	return e->id == id && e->expected == expected && e->tag == tag && *(volatile __u64 *)&e->id == id;
+}
+
+// entered notes the thread's last call.
+INLINE void entered(struct entrant *e, __u64 id, __u64 expected, __u32 tag, __u32 tags)
+{
+	*(volatile __u64 *)&e->id = 0; // another thread may have the place
+	e->expected = expected;
+	e->tag = tag;
+	e->tags = tags;
+	*(volatile __u64 *)&e->id = id;
+}
+
+// enter notes that a thread has entered a method of a group that takes so many tags, and returns the group; 0: it has no place. The call is counted before the group's counter is read:
+// a call that has been counted and has got no tag keeps the counter behind, and the calls after it see that, whichever of them gets a tag first.
+INLINE struct group *enter(struct process *p, __u64 object, __u32 tags, struct entry *e)
+{
+	__u32 tag = 0;
+	e->changes = changes_of(p); // before the group is read: a change since then makes the call unknown
+	struct group *g = place_of(p, object);
+	if (!g) {
+		if (bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter)))
+			return 0; // a tag that was given and has no call is unknown
+		struct fresh f = {.object = object, .first = tag};
+		f.members[0] = read64(object + MEMBERS_ONE);
+		f.members[1] = read64(object + MEMBERS_TWO);
+		g = begin(p, 0, &f);
+		e->changes = changes_of(p);
+	}
+	if (!g || !(g = anywhere(p, g)))
+		return 0;
+	__u64 more = (__u64)tags << 32, before = __sync_fetch_and_add(&g->expected, more);
+	if (bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter)))
+		return 0;
+	e->key = (struct call_key){.epoch = p->epoch, .generation = before, .tag = tag};
+	__u64 id = bpf_get_current_pid_tgid(), after = before + more;
+	struct entrant *last = &p->entrants[id & (THREADS - 1)];
+	__s32 ahead = tag - (__u32)(before >> 32);
+	if (repeats(last, id, before, tag)) {
+		__u64 less = -((__u64)last->tags << 32);
+		__sync_fetch_and_add(&g->expected, less);
+		after += less;
+	} else if (ahead > 0) { // a call was not counted: nothing is known of this one, and the next one is counted from here
+		__u64 right = (__u64)(tag + tags) << 32 | (__u32)before;
+		if (__sync_val_compare_and_swap(&g->expected, after, right) == after)
+			after = right;
+	} else {
+		e->alone = !ahead;
+	}
+	e->behind = ahead < 0;
+	entered(last, id, after, tag, tags);
+	return g;
 }
 
 // put writes a call of the group g where the newest calls lie, changes being those of the process's groups before it. It reports whether it could: another call may be on its
@@ -342,29 +412,28 @@ INLINE void confuse(struct process *p, struct group *g, struct call_key *key, st
 // note notes a call that a group is about to give its next tag.
 INLINE void note(struct process *p, __u64 object, struct call *c)
 {
-	__u32 tag = 0;
-	if (bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter)))
-		return; // a tag that was given and has no call is unknown
-	__u64 changes = changes_of(p); // before the group is read: a change since then makes the call unknown
-	struct group *g = place_of(p, object);
-	if (!g) {
-		struct fresh f = {.object = object, .first = tag};
-		f.members[0] = read64(object + MEMBERS_ONE);
-		f.members[1] = read64(object + MEMBERS_TWO);
-		g = begin(p, 0, &f);
-		changes = changes_of(p);
-	}
-	if (!g || !(g = anywhere(p, g)))
+	struct entry e = {};
+	struct group *g = enter(p, object, 1, &e);
+	if (!g)
 		return;
-	__u64 noted = g->noted;
-	struct call_key key = {.epoch = p->epoch, .generation = noted >> 32, .tag = tag};
-	int only = expect(g, noted, tag);
-	if (only && show(p, g, &key, changes, c)) // a call that comes to expect the tag as well does so after changes were read, and doubts them
+	if (e.alone && show(p, g, &e.key, e.changes, c)) // a call that comes to expect the tag as well does so after changes were read, and doubts them
 		return;
-	if (!only || bpf_map_update_elem(&calls, &key, c, BPF_NOEXIST)) // another thread calls too, or the last call has failed
-		confuse(p, g, &key, c);
+	if (!e.alone || bpf_map_update_elem(&calls, &e.key, c, BPF_NOEXIST)) // another thread calls too, or the last call has failed
+		confuse(p, g, &e.key, c);
 	else
 		doubt(p); // a recent call of another group may have the tag
+}
+
+// pass notes a call that takes so many tags and sends no message of an all-reduce: it matters only where other threads call too.
+INLINE int pass(struct process *p, __u64 object, __u32 tags)
+{
+	struct entry e = {};
+	struct group *g = p ? enter(p, object, tags, &e) : 0;
+	if (g && e.behind) {
+		struct call c;
+		confuse(p, g, &e.key, &c);
+	}
+	return 0;
 }
 
 // c10d::Reducer::all_reduce_bucket(Bucket &bucket): the bucket's first word is the tensor of its gradients.
@@ -460,6 +529,14 @@ int other(struct pt_regs *r)
 	note(p, MEMBER_THIS(r), &c);
 	return 0;
 }
+
+// Methods of c10d::ProcessGroupGloo that return an object, take a tag and send other messages.
+SEC("uprobe/untold")
+int untold(struct pt_regs *r) { return pass(process_of(r), MEMBER_THIS(r), 1); }
+
+// c10d::ProcessGroupGloo::monitoredBarrier(const BarrierOptions &options, bool waitAllRanks), which returns nothing and takes two tags.
+SEC("uprobe/monitoredBarrier")
+int monitored_barrier(struct pt_regs *r) { return pass(process_of(r), ARG1(r), 2); }
 
 // made follows a group that begins to count tags, perhaps where another one was, and then in its place.
 INLINE void made(struct process *p, __u64 object, __u32 rank, __u32 size)

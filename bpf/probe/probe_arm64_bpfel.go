@@ -57,13 +57,20 @@ type probeProcess struct {
 		Id     uint64
 		Tensor uint64
 	}
+	Entrants [16]struct {
+		_        structs.HostLayout
+		Id       uint64
+		Expected uint64
+		Tag      uint32
+		Tags     uint32
+	}
 	Groups [64]struct {
-		_       structs.HostLayout
-		Object  uint64
-		Noted   uint64
-		Size    uint32
-		First   uint32
-		Members [2]uint64
+		_        structs.HostLayout
+		Object   uint64
+		Expected uint64
+		Size     uint32
+		First    uint32
+		Members  [2]uint64
 	}
 }
 
@@ -89,18 +96,20 @@ type probeRecentCall struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	probeMapCalls            = "calls"
-	probeMapProcesses        = "processes"
-	probeMapRecent           = "recent"
-	probeProgAllReduceBucket = "all_reduce_bucket"
-	probeProgAllreduce       = "allreduce"
-	probeProgConnectGroup    = "connect_group"
-	probeProgEndGroup        = "end_group"
-	probeProgFreeBuckets     = "free_buckets"
-	probeProgNewGroup        = "new_group"
-	probeProgOther           = "other"
-	probeVarNamespaceDevice  = "namespace_device"
-	probeVarNamespaceInode   = "namespace_inode"
+	probeMapCalls             = "calls"
+	probeMapProcesses         = "processes"
+	probeMapRecent            = "recent"
+	probeProgAllReduceBucket  = "all_reduce_bucket"
+	probeProgAllreduce        = "allreduce"
+	probeProgConnectGroup     = "connect_group"
+	probeProgEndGroup         = "end_group"
+	probeProgFreeBuckets      = "free_buckets"
+	probeProgMonitoredBarrier = "monitored_barrier"
+	probeProgNewGroup         = "new_group"
+	probeProgOther            = "other"
+	probeProgUntold           = "untold"
+	probeVarNamespaceDevice   = "namespace_device"
+	probeVarNamespaceInode    = "namespace_inode"
 )
 
 // loadProbe returns the embedded CollectionSpec for probe.
@@ -145,13 +154,15 @@ type probeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type probeProgramSpecs struct {
-	AllReduceBucket *ebpf.ProgramSpec `ebpf:"all_reduce_bucket"`
-	Allreduce       *ebpf.ProgramSpec `ebpf:"allreduce"`
-	ConnectGroup    *ebpf.ProgramSpec `ebpf:"connect_group"`
-	EndGroup        *ebpf.ProgramSpec `ebpf:"end_group"`
-	FreeBuckets     *ebpf.ProgramSpec `ebpf:"free_buckets"`
-	NewGroup        *ebpf.ProgramSpec `ebpf:"new_group"`
-	Other           *ebpf.ProgramSpec `ebpf:"other"`
+	AllReduceBucket  *ebpf.ProgramSpec `ebpf:"all_reduce_bucket"`
+	Allreduce        *ebpf.ProgramSpec `ebpf:"allreduce"`
+	ConnectGroup     *ebpf.ProgramSpec `ebpf:"connect_group"`
+	EndGroup         *ebpf.ProgramSpec `ebpf:"end_group"`
+	FreeBuckets      *ebpf.ProgramSpec `ebpf:"free_buckets"`
+	MonitoredBarrier *ebpf.ProgramSpec `ebpf:"monitored_barrier"`
+	NewGroup         *ebpf.ProgramSpec `ebpf:"new_group"`
+	Other            *ebpf.ProgramSpec `ebpf:"other"`
+	Untold           *ebpf.ProgramSpec `ebpf:"untold"`
 }
 
 // probeMapSpecs contains maps before they are loaded into the kernel.
@@ -216,13 +227,15 @@ type probeVariables struct {
 //
 // It can be passed to loadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type probePrograms struct {
-	AllReduceBucket *ebpf.Program `ebpf:"all_reduce_bucket"`
-	Allreduce       *ebpf.Program `ebpf:"allreduce"`
-	ConnectGroup    *ebpf.Program `ebpf:"connect_group"`
-	EndGroup        *ebpf.Program `ebpf:"end_group"`
-	FreeBuckets     *ebpf.Program `ebpf:"free_buckets"`
-	NewGroup        *ebpf.Program `ebpf:"new_group"`
-	Other           *ebpf.Program `ebpf:"other"`
+	AllReduceBucket  *ebpf.Program `ebpf:"all_reduce_bucket"`
+	Allreduce        *ebpf.Program `ebpf:"allreduce"`
+	ConnectGroup     *ebpf.Program `ebpf:"connect_group"`
+	EndGroup         *ebpf.Program `ebpf:"end_group"`
+	FreeBuckets      *ebpf.Program `ebpf:"free_buckets"`
+	MonitoredBarrier *ebpf.Program `ebpf:"monitored_barrier"`
+	NewGroup         *ebpf.Program `ebpf:"new_group"`
+	Other            *ebpf.Program `ebpf:"other"`
+	Untold           *ebpf.Program `ebpf:"untold"`
 }
 
 func (p *probePrograms) Close() error {
@@ -232,8 +245,10 @@ func (p *probePrograms) Close() error {
 		p.ConnectGroup,
 		p.EndGroup,
 		p.FreeBuckets,
+		p.MonitoredBarrier,
 		p.NewGroup,
 		p.Other,
+		p.Untold,
 	)
 }
 

@@ -44,6 +44,23 @@ var symOthers = []string{
 	"_ZN4c10d16ProcessGroupGloo31reduce_scatter_tensor_coalescedERSt6vectorIN2at6TensorESaIS3_EES6_RKNS_20ReduceScatterOptionsE",
 }
 
+// symUntold are the methods of process groups that take a tag and send other messages. A release has some of them.
+var symUntold = []string{
+	"_ZN4c10d16ProcessGroupGloo9broadcastERSt6vectorIN2at6TensorESaIS3_EERKNS_16BroadcastOptionsE",
+	"_ZN4c10d16ProcessGroupGloo6reduceERSt6vectorIN2at6TensorESaIS3_EERKNS_13ReduceOptionsE",
+	"_ZN4c10d16ProcessGroupGloo9allgatherERSt6vectorIS1_IN2at6TensorESaIS3_EESaIS5_EERS5_RKNS_16AllgatherOptionsE",
+	"_ZN4c10d16ProcessGroupGloo19allgather_coalescedERSt6vectorIS1_IN2at6TensorESaIS3_EESaIS5_EERS5_RKNS_16AllgatherOptionsE",
+	"_ZN4c10d16ProcessGroupGloo6gatherERSt6vectorIS1_IN2at6TensorESaIS3_EESaIS5_EERS5_RKNS_13GatherOptionsE",
+	"_ZN4c10d16ProcessGroupGloo7scatterERSt6vectorIN2at6TensorESaIS3_EERS1_IS5_SaIS5_EERKNS_14ScatterOptionsE",
+	"_ZN4c10d16ProcessGroupGloo8alltoallERSt6vectorIN2at6TensorESaIS3_EES6_RKNS_15AllToAllOptionsE",
+	"_ZN4c10d16ProcessGroupGloo13alltoall_baseERN2at6TensorES3_RSt6vectorIlSaIlEES7_RKNS_15AllToAllOptionsE",
+	"_ZN4c10d16ProcessGroupGloo17all_to_all_singleERN2at6TensorES3_RSt6vectorIlSaIlEES7_RKNS_15AllToAllOptionsE",
+	"_ZN4c10d16ProcessGroupGloo7barrierERKNS_14BarrierOptionsE",
+}
+
+// symMonitoredBarrier is the method that takes two tags.
+const symMonitoredBarrier = "_ZN4c10d16ProcessGroupGloo16monitoredBarrierERKNS_14BarrierOptionsEb"
+
 // Probes are the programs, loaded once and attached to any number of libraries. Methods are safe for concurrent use.
 type Probes struct {
 	objects probeObjects
@@ -262,13 +279,15 @@ func (p *Probes) attachTo(l *library, path string) error {
 		}
 		return nil
 	}
-	if x.has(symConnect) {
-		if err := attach(p.objects.ConnectGroup, symConnect); err != nil {
-			return err
+	for _, optional := range []struct {
+		program *ebpf.Program
+		symbols []string
+	}{{p.objects.ConnectGroup, []string{symConnect}}, {p.objects.Other, symOthers}, {p.objects.Untold, symUntold}, {p.objects.MonitoredBarrier, []string{symMonitoredBarrier}}} {
+		symbols := slices.DeleteFunc(slices.Clone(optional.symbols), func(symbol string) bool { return !x.has(symbol) })
+		if len(symbols) == 0 {
+			continue
 		}
-	}
-	if others := slices.DeleteFunc(slices.Clone(symOthers), func(symbol string) bool { return !x.has(symbol) }); len(others) > 0 {
-		if err := attach(p.objects.Other, others...); err != nil {
+		if err := attach(optional.program, symbols...); err != nil {
 			return err
 		}
 	}

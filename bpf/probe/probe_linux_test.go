@@ -292,7 +292,7 @@ func TestProgramsAreCheckedQuickly(t *testing.T) {
 	p := load(t)
 	o := &p.objects
 	for name, program := range map[string]*ebpf.Program{"all_reduce_bucket": o.AllReduceBucket, "free_buckets": o.FreeBuckets, "allreduce": o.Allreduce,
-		"other": o.Other, "new_group": o.NewGroup, "end_group": o.EndGroup} {
+		"other": o.Other, "untold": o.Untold, "monitored_barrier": o.MonitoredBarrier, "new_group": o.NewGroup, "end_group": o.EndGroup} {
 		info, err := program.Info()
 		if err != nil {
 			t.Fatal(err)
@@ -326,7 +326,7 @@ func TestCallsInDoubt(t *testing.T) {
 		t.Helper()
 		for _, g := range state.Groups {
 			if g.Object != 0 {
-				if err := p.objects.Calls.Delete(probeCallKey{Epoch: rank.epoch, Generation: uint32(g.Noted >> 32), Tag: tag}); err != nil {
+				if err := p.objects.Calls.Delete(probeCallKey{Epoch: rank.epoch, Generation: uint32(g.Expected), Tag: tag}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -338,7 +338,7 @@ func TestCallsInDoubt(t *testing.T) {
 			t.Errorf("tag %d: %+v, want %d elements", tag, got, want)
 		}
 	}
-	if tag := j.do("broadcast 0"); tag != 3 || j.call(tag) != (Call{Source: j.call(0).Source, Ranks: 2}) {
+	if tag := j.do("unseen 0"); tag != 3 || j.call(tag) != (Call{Source: j.call(0).Source, Ranks: 2}) {
 		t.Errorf("tag %d, which no all-reduce has: %+v", tag, j.call(tag))
 	}
 	j.do("announce 1")
@@ -352,6 +352,70 @@ func TestCallsInDoubt(t *testing.T) {
 	}
 	if all := j.calls(5); len(all) != 0 {
 		t.Errorf("a tag that was not given: %+v", all)
+	}
+}
+
+// Two threads call collectives of one group at once. Between the call and its tag other calls may come, so that a later call of the other thread finds the tag
+// that the first one is about to get. Such calls prove nothing. Once all have their tags, calls prove again.
+func TestTwoThreadsOfAGroup(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	for _, c := range []struct {
+		name   string
+		groups int
+		first  []string // orders of the second thread while the first one waits for its tag
+	}{
+		{"an all-reduce comes between", 1, []string{"reduce 0 2 0"}},
+		{"an all-reduce of two groups comes between", 2, []string{"reduce 0 2 0"}},
+		{"many come between", 1, []string{"reduce 0 2 0", "broadcast 0", "scatter 0", "reduce 0 2 0", "fail 0 2", "barrier 0"}},
+		{"a broadcast comes between", 1, []string{"broadcast 0"}},
+		{"a broadcast of two groups comes between", 2, []string{"broadcast 0"}},
+		{"a barrier of two tags comes between", 1, []string{"barrier 0"}},
+		{"none comes between", 1, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			j := built(t, releases[0]).start(t)
+			j.find(p)
+			for g := range c.groups {
+				j.do("new %d 2", g)
+			}
+			unknown := func(why string, tag int) {
+				t.Helper()
+				for _, x := range j.calls(tag) {
+					if x.Elements != 0 || x.Bucket {
+						t.Errorf("%s has tag %d, which is taken for %+v", why, tag, x)
+					}
+				}
+			}
+			bucket := func(why string) {
+				t.Helper()
+				j.do("announce 4")
+				tag := j.do("reduce 0 4 0")
+				if all := j.calls(tag); len(all) != int(layouts) || !all[0].Bucket || all[0].Elements != 1004 {
+					t.Errorf("%s, tag %d is no bucket's: %+v", why, tag, all)
+				}
+			}
+			bucket("before")
+			j.do("enter 0 1")
+			for _, order := range c.first {
+				j.do(order)
+			}
+			j.do("enter 0 3 1") // a bucket
+			unknown("the first thread", j.do("leave 1"))
+			unknown("the second one", j.do("leave 3"))
+			bucket("after both")
+			j.do("broadcast 0")
+			bucket("after a broadcast")
+			j.do("barrier 0")
+			bucket("after a barrier of two tags")
+			j.do("fail 0 2")
+			j.do("broadcast 0")
+			bucket("after a call that has failed, and a broadcast")
+			j.do("unseen 0")
+			unknown("a call after one that was not counted", j.do("reduce 0 2 0"))
+			bucket("after it")
+		})
 	}
 }
 

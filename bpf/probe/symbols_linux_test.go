@@ -4,6 +4,7 @@ package probe
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 )
@@ -11,7 +12,7 @@ import (
 // A symbol with a wrong length before a name is no library's, and would be passed over in silence where a release may lack the function.
 func TestSymbolsAreWellFormed(t *testing.T) {
 	part := regexp.MustCompile(`^([0-9]+)(.+)$`)
-	all := append([]string{symAllReduceBucket, symEndReducer, symNewBuckets, symAllreduce, symNextTag, symEndGroup, symNewGroup, symConnect, symOldWork}, symOthers...)
+	all := slices.Concat([]string{symAllReduceBucket, symEndReducer, symNewBuckets, symAllreduce, symNextTag, symEndGroup, symNewGroup, symConnect, symOldWork, symMonitoredBarrier}, symOthers, symUntold)
 	for _, symbol := range all {
 		rest, parts := symbol[len("_ZN"):], 0
 		for { // the nested name: lengths and names, and then E, or C1 or D1 of a constructor or destructor

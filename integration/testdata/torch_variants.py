@@ -12,12 +12,14 @@ import quick  # before a framework
 
 import argparse
 import contextlib
+import ctypes
 import datetime
 import gc
 import hashlib
 import json
 import os
 import sys
+import threading
 import time
 
 import numpy as np
@@ -376,9 +378,43 @@ class Restart(Plain):
         return self.size() * (self.sums.world - 1) * (self.steps // 2 - self.lossy), 0  # of each half
 
 
+class Threads(Plain):
+    """In each second step another thread sums noise, of a bucket's size, and waits for its tag until the second bucket's sum has begun (tag_order.c, which must be
+    loaded). The noise gets the tag that this sum was about to get. What the first two buckets of such a step sum is not proved."""
+
+    steps = 40
+
+    def make(self):
+        wide = [layer for _ in range(3) for layer in (nn.Linear(self.hidden, self.hidden, bias=False), nn.ReLU())]  # each a bucket but for the last, which is with the output
+        return nn.Sequential(nn.Linear(PIXELS, self.hidden, bias=False), nn.ReLU(), *wide, nn.Linear(self.hidden, fashion.CLASSES, bias=False))
+
+    def overlaps(self, step):
+        return step >= 3 and step % 2 == 1
+
+    def backward(self, model):
+        if not self.overlaps(self.done):
+            return super().backward(model)
+        order = ctypes.CDLL(None)  # the library that was loaded first
+        noise = torch.from_numpy(np.random.default_rng((self.done, self.sums.rank)).standard_normal(self.hidden ** 2, np.float32))
+
+        def other():
+            order.tag_waits(1)
+            self.sums.reduce(self.name, "noise", noise)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        order.tag_waiting()
+        super().backward(model)
+        thread.join()
+
+    def bytes(self):
+        overlapped = sum(map(self.overlaps, range(self.steps)))
+        return (self.size() * (self.steps - self.lossy) - 4 * self.hidden * (2 * self.hidden + fashion.CLASSES) * overlapped) * (self.sums.world - 1), 0
+
+
 VARIANTS = {
     "plain": Plain, "zero": Zero, "powersgd": PowerSGD, "postlocal": PostLocal, "groups": Groups, "alike": Alike, "accumulate": Accumulate, "unused": Unused,
-    "normalized": Normalized, "half": Half, "empty": Empty, "uneven": Uneven, "workers": Workers, "restart": Restart,
+    "normalized": Normalized, "half": Half, "empty": Empty, "uneven": Uneven, "workers": Workers, "restart": Restart, "threads": Threads,
 }
 
 

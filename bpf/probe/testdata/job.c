@@ -23,7 +23,37 @@ struct order {
 static void *only_reduces(void *o)
 {
 	struct order *order = o;
+	if (order->c)
+		all_reduce_bucket(&tensors[order->b]);
 	return (void *)(unsigned long)allreduce(&groups[order->a], &tensors[order->b], 0);
+}
+
+// A waiter is a thread within an all-reduce that has no tag yet. Each tensor has one.
+static struct waiter {
+	pthread_t thread;
+	struct order order;
+} waiters[8];
+
+static void enter(struct order *o)
+{
+	struct waiter *w = &waiters[o->b];
+	volatile unsigned char *bytes = tensors[o->b].bytes;
+	w->order = *o;
+	bytes[1] = 0;
+	bytes[0] = WAITS;
+	if (pthread_create(&w->thread, 0, only_reduces, &w->order))
+		exit(1);
+	while (!bytes[1])
+		usleep(100);
+}
+
+static unsigned long leave(struct order *o)
+{
+	void *tag;
+	tensors[o->a].bytes[0] = GOES;
+	if (pthread_join(waiters[o->a].thread, &tag))
+		exit(1);
+	return (unsigned long)tag;
 }
 
 // bench returns the least time that this thread has taken for that many sums of a bucket, in ns.
@@ -96,10 +126,18 @@ static unsigned long obey(struct order *o)
 		return reduce_scatter(&groups[o->a]);
 	if (!strcmp(o->name, "broadcast"))
 		return broadcast(&groups[o->a]);
+	if (!strcmp(o->name, "barrier"))
+		return monitored_barrier(&groups[o->a]);
+	if (!strcmp(o->name, "unseen"))
+		return unseen(&groups[o->a]);
+	if (!strcmp(o->name, "enter")) // an all-reduce on a thread of its own, which waits before it takes a tag; with c it is a bucket's
+		return enter(o), 0;
+	if (!strcmp(o->name, "leave"))
+		return leave(o);
 	if (!strcmp(o->name, "fail")) {
-		tensors[o->b].bytes[0] = 0;
+		tensors[o->b].bytes[0] = FAILS;
 		allreduce(&groups[o->a], &tensors[o->b], 0);
-		tensors[o->b].bytes[0] = 1;
+		tensors[o->b].bytes[0] = GOES;
 		return 0;
 	}
 	if (!strcmp(o->name, "bench"))

@@ -2,6 +2,7 @@
 // a release of PyTorch keeps their parts.
 
 #include <string.h>
+#include <unistd.h>
 
 #include "torch.h"
 
@@ -14,6 +15,8 @@
 	_ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE
 #define CONNECT _ZN4c10d16ProcessGroupGloo15connectContextsEiiRKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEE
 #define END_GROUP _ZN4c10d16ProcessGroupGlooD1Ev
+#define BROADCAST _ZN4c10d16ProcessGroupGloo9broadcastERSt6vectorIN2at6TensorESaIS3_EERKNS_16BroadcastOptionsE
+#define MONITORED_BARRIER _ZN4c10d16ProcessGroupGloo16monitoredBarrierERKNS_14BarrierOptionsEb
 #define REDUCE_SCATTER _ZN4c10d16ProcessGroupGloo21reduce_scatter_singleERN2at6TensorES3_RKNS_20ReduceScatterOptionsE
 
 void set_tensor(struct tensor *t, unsigned long storage, unsigned long elements, unsigned char type)
@@ -21,12 +24,12 @@ void set_tensor(struct tensor *t, unsigned long storage, unsigned long elements,
 	*(unsigned long *)(t->bytes + STORAGE) = storage;
 	*(unsigned long *)(t->bytes + ELEMENTS) = elements;
 	t->bytes[TYPE] = type;
-	t->bytes[0] = 1;
+	t->bytes[0] = GOES;
 }
 
 __attribute__((noinline)) unsigned NEXT_TAG(struct group *g) { return g->tag++; }
 
-unsigned broadcast(struct group *g) { return NEXT_TAG(g); }
+unsigned unseen(struct group *g) { return NEXT_TAG(g); }
 
 struct work { // returned in memory, as objects of C++ are
 	long words[4];
@@ -35,7 +38,12 @@ struct work { // returned in memory, as objects of C++ are
 __attribute__((noinline)) struct work ALLREDUCE(struct group *g, struct tensor ***tensors, unsigned char *options)
 {
 	(void)options;
-	if (!tensors[0][0]->bytes[0]) // a call that fails
+	volatile unsigned char *bytes = tensors[0][0]->bytes;
+	while (bytes[0] == WAITS) {
+		bytes[1] = 1;
+		usleep(100);
+	}
+	if (bytes[0] == FAILS)
 		return (struct work){{0}};
 	return (struct work){{NEXT_TAG(g)}};
 }
@@ -98,6 +106,18 @@ __attribute__((noinline)) void END_GROUP(struct group *g) { g->tag = 0; }
 void end_group(struct group *g) { END_GROUP(g); }
 
 __attribute__((noinline)) struct work REDUCE_SCATTER(struct group *g) { return (struct work){{NEXT_TAG(g)}}; }
+
+__attribute__((noinline)) struct work BROADCAST(struct group *g) { return (struct work){{NEXT_TAG(g)}}; }
+
+unsigned broadcast(struct group *g) { return BROADCAST(g).words[0]; }
+
+__attribute__((noinline)) unsigned MONITORED_BARRIER(struct group *g)
+{
+	NEXT_TAG(g);
+	return NEXT_TAG(g);
+}
+
+unsigned monitored_barrier(struct group *g) { return MONITORED_BARRIER(g); }
 
 unsigned reduce_scatter(struct group *g) { return REDUCE_SCATTER(g).words[0]; }
 

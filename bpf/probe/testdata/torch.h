@@ -1,7 +1,9 @@
 // What job.c needs of torch.c.
 
+enum { FAILS, GOES, WAITS };
+
 struct tensor {
-	unsigned char bytes[256]; // a call with a tensor whose first byte is 0 fails
+	unsigned char bytes[256]; // a call with a tensor whose first byte is FAILS fails; one whose first byte is WAITS sets the second one, and takes no tag as long as the first one stays so
 };
 
 struct group {
@@ -18,4 +20,6 @@ void end_reducer(void);
 void new_buckets(void);
 unsigned allreduce(struct group *g, struct tensor *t, int op);
 unsigned broadcast(struct group *g);
+unsigned monitored_barrier(struct group *g); // returns its second tag
+unsigned unseen(struct group *g);	     // of no function that is probed
 unsigned reduce_scatter(struct group *g);
