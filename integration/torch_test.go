@@ -64,6 +64,7 @@ func TestTorchWithLoss(t *testing.T) {
 		{"bfloat16 gradients", "torch215", 2, gradientCodec, 5 * 2, []string{"--hook", "bf16"}},
 		{"float16 gradients", "torch215", 2, gradientCodec, 5 * 2, []string{"--hook", "fp16"}},
 		{"FSDP", "torch215", 3, gradientCodec, 3.5 * 4, []string{"--mode", "fsdp", "--metric", "--metric-size", "5000", "--metric-every", "3", "--objects"}},
+		{"FSDP beside much else", "torch215", 2, gradientCodec, 3.5 * 4, []string{"--mode", "fsdp", "--metric", "--metric-size", "5000", "--metric-every", "3", "--objects", "2000", "--scores"}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/ranks=%d/%s", c.name, c.environment, c.ranks, c.way), func(t *testing.T) {
 			t.Parallel()

@@ -70,7 +70,8 @@ def arguments():
                    "float32 that are no gradients, and hash the sums")
     p.add_argument("--metric-size", type=int, help="how many; default: as many as there are parameters")
     p.add_argument("--metric-every", type=int, default=1, help="in one of so many steps")
-    p.add_argument("--objects", action="store_true", help="gather the ranks' losses as objects before each --metric")
+    p.add_argument("--objects", type=int, nargs="?", const=0, help="gather the ranks' losses as objects before each --metric, with so many bytes beside them")
+    p.add_argument("--scores", action="store_true", help="sum two numbers before each --metric, and wait for all ranks after it")
     p.add_argument("--save", metavar="FOLDER", help="write each rank's final weights there: RANK.weights, float32")
     p.add_argument("--record", metavar="FOLDER", help="keep there what goes into torch.distributed's calls and comes out")
     p.add_argument("--mib", type=int, default=64, help="size of a tensor of mode allreduce")
@@ -219,9 +220,14 @@ def train(a, recorder):
             metric = torch.cat([getattr(p, "to_local", lambda: p)().detach().reshape(-1) for p in net.parameters()])[:a.metric_size].square_()
             if a.metric == "noise":
                 metric = torch.from_numpy(random.standard_normal(len(metric), np.float32))
-            if a.objects:
-                dist.all_gather_object([None] * dist.get_world_size(), {"step": step, "loss": loss.item()})
+            if a.objects is not None:
+                dist.all_gather_object([None] * dist.get_world_size(), {"step": step, "loss": loss.item(), "text": "x" * a.objects})
+            if a.scores:
+                dist.all_reduce(loss.detach().clone())
+                dist.all_reduce(torch.tensor(step))
             dist.all_reduce(metric)
+            if a.scores:
+                dist.barrier()
             metrics.update(metric.numpy().tobytes())
         seconds.append(time.perf_counter() - began)
         print("step %d" % step, file=sys.stderr, flush=True)

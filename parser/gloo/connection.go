@@ -60,6 +60,9 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 	case o.code == notifySendReady && o.slot.kind() == allReduce && o.length > 0:
 		return tensor.Tensor{}, watch{}, d.counted.announce(o.slot.tag(), o.length)
 	case !o.code.payload() || o.length == 0:
+		if collective && o.slot.kind() != allReduce && o.length == 0 && d.counts {
+			d.conn.others.note(o.slot.tag(), 0) // a barrier
+		}
 		return tensor.Tensor{}, watch{}, nil
 	}
 	v := tensor.Tensor{Role: tensor.Exact, Size: o.length, Hold: o.length, Why: tensor.DTypeUnknown}
@@ -76,7 +79,7 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 			_, _, err := d.constant.message(o.slot.kind(), o.length)
 			return v, w, err
 		}
-		d.conn.short.note(o.slot.tag(), o.length)
+		d.conn.others.note(o.slot.tag(), o.length)
 		return v, w, nil
 	}
 	var err error

@@ -14,7 +14,7 @@ type common struct {
 	mu      sync.Mutex // guards the fields below, and all of both directions
 	ranks   ranks
 	members members
-	short   shortTags
+	others  others
 	meta    metadata
 }
 

@@ -366,18 +366,35 @@ func TestSumsInSomeSteps(t *testing.T) {
 		return []gloosim.Call{gloosim.Gather("sizes of objects", s, 2, tensor.Float32), gloosim.Gather("objects", s, 60+s, tensor.Float32)}
 	}
 	both := func(s int) []gloosim.Call { return append(objects(s), sum(s)...) }
+	// The same of larger objects.
+	large := func(s int) []gloosim.Call {
+		return []gloosim.Call{gloosim.Gather("sizes of objects", s, 2, tensor.Float32), gloosim.Gather("objects", s, 400+s, tensor.Float32)}
+	}
+	barrier := func(s int) []gloosim.Call {
+		return []gloosim.Call{{Op: gloosim.Barrier, Name: "barrier", Step: s, Wait: true}}
+	}
+	metrics := func(s int) []gloosim.Call {
+		return []gloosim.Call{gloosim.Ints("loss", s, 1, tensor.Float32), gloosim.Ints("right", s, 1, tensor.Int64), sum(s)[0]}
+	}
+	all := func(s int) []gloosim.Call { return slices.Concat(large(s), metrics(s), barrier(s)) }
+	third := func(s int) bool { return s%3 == 2 }
 	for name, x := range map[string]struct {
 		mixed func(s int) bool
 		with  func(s int) []gloosim.Call
 	}{
-		"every third":                 {func(s int) bool { return s%3 == 2 }, sum},
-		"every second":                {func(s int) bool { return s%2 == 1 }, sum},
-		"every fourth":                {func(s int) bool { return s%4 == 0 }, sum},
-		"some":                        {func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) }, sum},
-		"every third, with objects":   {func(s int) bool { return s%3 == 2 }, both},
-		"some, with objects":          {func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) }, both},
-		"objects after the sum":       {func(s int) bool { return s%3 == 1 }, func(s int) []gloosim.Call { return append(sum(s), objects(s)...) }},
-		"objects every third, no sum": {func(s int) bool { return s%3 == 2 }, objects},
+		"every third":                     {func(s int) bool { return s%3 == 2 }, sum},
+		"every second":                    {func(s int) bool { return s%2 == 1 }, sum},
+		"every fourth":                    {func(s int) bool { return s%4 == 0 }, sum},
+		"some":                            {func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) }, sum},
+		"every third, with objects":       {func(s int) bool { return s%3 == 2 }, both},
+		"some, with objects":              {func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) }, both},
+		"objects after the sum":           {func(s int) bool { return s%3 == 1 }, func(s int) []gloosim.Call { return append(sum(s), objects(s)...) }},
+		"every third, with large objects": {third, func(s int) []gloosim.Call { return append(large(s), sum(s)...) }},
+		"every third, with a barrier":     {third, func(s int) []gloosim.Call { return append(barrier(s), sum(s)...) }},
+		"every third, of three sums":      {third, metrics},
+		"every third, all of it":          {third, all},
+		"some, all of it":                 {func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) }, all},
+		"objects every third, no sum":     {func(s int) bool { return s%3 == 2 }, objects},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, found, of := keysOf(t, ranks, 2, repeatSteps(steps, func(s int) (c []gloosim.Call) {
@@ -521,6 +538,9 @@ func checkTruth(t *testing.T, seed uint64, all []seen) {
 	}
 	users := map[place]string{}
 	for _, m := range all {
+		if len(m.Bytes) == 0 {
+			continue // of a barrier
+		}
 		where := fmt.Sprintf("seed %d: %s, step %d, rank %d, message %d, phase %d", seed, m.Name, m.Step, m.Rank, m.Index, m.Phase)
 		if m.final == tensor.Gradient && (m.Role != tensor.Gradient || m.Phase != 1) {
 			t.Fatalf("%s: %v is called a gradient", where, m.Role)
