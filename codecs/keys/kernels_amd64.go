@@ -9,29 +9,41 @@ package keys
 //go:noescape
 func riceQuotientsAVX2(keys *uint32, n int, j uint64) uint32
 
-// riceThirdsAVX2 returns the sum of a third of gap>>j, rounded up, of n gaps, a multiple of 16 above 0.
-//
-//go:noescape
-func riceThirdsAVX2(keys *uint32, n int, j uint64) uint32
-
 // riceCodesAVX2 writes the codes of n gaps, a multiple of 16 above 0, divided by 2^j, from bit at of dst, up to one of more than
 // 32 bits. It returns where the bits end, and how many gaps are left. It writes 8 bytes at a time, and zeros after the last bit.
 //
 //go:noescape
 func riceCodesAVX2(dst *byte, at int, keys *uint32, n int, j uint64) (end int, left int)
 
+// riceThirdsAVX2 returns the sum of a third of gap>>j, rounded up, of n gaps, a multiple of 16 above 0.
+//
+//go:noescape
+func riceThirdsAVX2(keys *uint32, n int, j uint64) uint32
+
+// riceThirdsCodesAVX2 writes the codes of n gaps, a multiple of 16 above 0, divided by 3 times 2^j, from bit at of dst, up to one of more than
+// 32 bits. It returns where the bits end, and how many gaps are left. It writes 8 bytes at a time, and zeros after the last bit.
+//
+//go:noescape
+func riceThirdsCodesAVX2(dst *byte, at int, keys *uint32, n int, j uint64) (end int, left int)
+
 // riceQuotientsAVX512 returns the sum of gap>>j of n gaps, a multiple of 16 above 0.
 //
 //go:noescape
 func riceQuotientsAVX512(keys *uint32, n int, j uint64) uint32
-
-// riceThirdsAVX512 returns the sum of a third of gap>>j, rounded up, of n gaps, a multiple of 16 above 0.
-//
-//go:noescape
-func riceThirdsAVX512(keys *uint32, n int, j uint64) uint32
 
 // riceCodesAVX512 writes the codes of n gaps, a multiple of 16 above 0, divided by 2^j, from bit at of dst, up to one of more than
 // 32 bits. It returns where the bits end, and how many gaps are left. It writes 8 bytes at a time, and zeros after the last bit.
 //
 //go:noescape
 func riceCodesAVX512(dst *byte, at int, keys *uint32, n int, j uint64) (end int, left int)
+
+// riceThirdsAVX512 returns the sum of a third of gap>>j, rounded up, of n gaps, a multiple of 16 above 0.
+//
+//go:noescape
+func riceThirdsAVX512(keys *uint32, n int, j uint64) uint32
+
+// riceThirdsCodesAVX512 writes the codes of n gaps, a multiple of 16 above 0, divided by 3 times 2^j, from bit at of dst, up to one of more than
+// 32 bits. It returns where the bits end, and how many gaps are left. It writes 8 bytes at a time, and zeros after the last bit.
+//
+//go:noescape
+func riceThirdsCodesAVX512(dst *byte, at int, keys *uint32, n int, j uint64) (end int, left int)

@@ -40,64 +40,6 @@ loop1:
 	VZEROUPPER
 	RET
 
-// func riceThirdsAVX2(keys *uint32, n int, j uint64) uint32
-// Requires: AVX, AVX2
-TEXT ·riceThirdsAVX2(SB), NOSPLIT, $0-28
-	MOVQ         keys+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVL         $0xffffffff, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y1
-	VMOVQ        j+16(FP), X0
-	MOVL         $0x00000002, DX
-	VMOVD        DX, X2
-	VPBROADCASTD X2, Y2
-	MOVL         $0xaaaaaaab, DX
-	VMOVD        DX, X3
-	VPBROADCASTD X3, Y3
-	VPXOR        Y4, Y4, Y4
-
-loop2:
-	VMOVDQU      4(AX), Y5
-	VPSUBD       (AX), Y5, Y5
-	VPADDD       Y1, Y5, Y5
-	VPSRLD       X0, Y5, Y5
-	VPADDD       Y2, Y5, Y5
-	VPSRLQ       $0x20, Y5, Y6
-	VPMULUDQ     Y3, Y5, Y5
-	VPMULUDQ     Y3, Y6, Y6
-	VPSRLQ       $0x21, Y5, Y5
-	VPSRLQ       $0x21, Y6, Y6
-	VPSLLQ       $0x20, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPADDD       Y5, Y4, Y4
-	VMOVDQU      36(AX), Y5
-	VPSUBD       32(AX), Y5, Y5
-	VPADDD       Y1, Y5, Y5
-	VPSRLD       X0, Y5, Y5
-	VPADDD       Y2, Y5, Y5
-	VPSRLQ       $0x20, Y5, Y6
-	VPMULUDQ     Y3, Y5, Y5
-	VPMULUDQ     Y3, Y6, Y6
-	VPSRLQ       $0x21, Y5, Y5
-	VPSRLQ       $0x21, Y6, Y6
-	VPSLLQ       $0x20, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPADDD       Y5, Y4, Y4
-	ADDQ         $0x40, AX
-	SUBQ         $0x00000010, CX
-	JNZ          loop2
-	VEXTRACTI128 $0x01, Y4, X0
-	VPADDD       X0, X4, X4
-	VPSHUFD      $0x4e, X4, X0
-	VPADDD       X0, X4, X4
-	VPSHUFD      $0xb1, X4, X0
-	VPADDD       X0, X4, X4
-	VMOVD        X4, AX
-	MOVL         AX, ret+24(FP)
-	VZEROUPPER
-	RET
-
 // func riceCodesAVX2(dst *byte, at int, keys *uint32, n int, j uint64) (end int, left int)
 // Requires: AVX, AVX2, BMI2, CMOV
 TEXT ·riceCodesAVX2(SB), NOSPLIT, $64-56
@@ -128,7 +70,7 @@ TEXT ·riceCodesAVX2(SB), NOSPLIT, $64-56
 	VMOVD        DI, X6
 	VPBROADCASTD X6, Y6
 
-loop3:
+loop2:
 	VMOVDQU  4(AX), Y7
 	VPSUBD   (AX), Y7, Y7
 	VPADDD   Y3, Y7, Y7
@@ -290,7 +232,290 @@ pairs:
 next:
 	ADDQ $0x20, AX
 	SUBQ $0x00000008, CX
-	JNZ  loop3
+	JNZ  loop2
+
+long:
+	MOVQ   BX, AX
+	SHRQ   $0x06, AX
+	BSWAPQ SI
+	MOVQ   SI, (DX)(AX*8)
+	MOVQ   BX, end+40(FP)
+	MOVQ   CX, left+48(FP)
+	VZEROUPPER
+	RET
+
+// func riceThirdsAVX2(keys *uint32, n int, j uint64) uint32
+// Requires: AVX, AVX2
+TEXT ·riceThirdsAVX2(SB), NOSPLIT, $0-28
+	MOVQ         keys+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVL         $0xffffffff, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y1
+	VMOVQ        j+16(FP), X0
+	MOVL         $0x00000002, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0xaaaaaaab, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	VPXOR        Y4, Y4, Y4
+
+loop3:
+	VMOVDQU      4(AX), Y5
+	VPSUBD       (AX), Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPSRLD       X0, Y5, Y5
+	VPADDD       Y2, Y5, Y5
+	VPSRLQ       $0x20, Y5, Y6
+	VPMULUDQ     Y3, Y5, Y5
+	VPMULUDQ     Y3, Y6, Y6
+	VPSRLQ       $0x21, Y5, Y5
+	VPSRLQ       $0x21, Y6, Y6
+	VPSLLQ       $0x20, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VMOVDQU      36(AX), Y5
+	VPSUBD       32(AX), Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPSRLD       X0, Y5, Y5
+	VPADDD       Y2, Y5, Y5
+	VPSRLQ       $0x20, Y5, Y6
+	VPMULUDQ     Y3, Y5, Y5
+	VPMULUDQ     Y3, Y6, Y6
+	VPSRLQ       $0x21, Y5, Y5
+	VPSRLQ       $0x21, Y6, Y6
+	VPSLLQ       $0x20, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	ADDQ         $0x40, AX
+	SUBQ         $0x00000010, CX
+	JNZ          loop3
+	VEXTRACTI128 $0x01, Y4, X0
+	VPADDD       X0, X4, X4
+	VPSHUFD      $0x4e, X4, X0
+	VPADDD       X0, X4, X4
+	VPSHUFD      $0xb1, X4, X0
+	VPADDD       X0, X4, X4
+	VMOVD        X4, AX
+	MOVL         AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func riceThirdsCodesAVX2(dst *byte, at int, keys *uint32, n int, j uint64) (end int, left int)
+// Requires: AVX, AVX2, BMI2, CMOV
+TEXT ·riceThirdsCodesAVX2(SB), NOSPLIT, $64-56
+	MOVQ         keys+16(FP), AX
+	MOVQ         n+24(FP), CX
+	MOVQ         dst+0(FP), DX
+	MOVQ         at+8(FP), BX
+	MOVQ         BX, SI
+	SHRQ         $0x06, SI
+	MOVQ         (DX)(SI*8), SI
+	BSWAPQ       SI
+	VMOVQ        j+32(FP), X0
+	MOVL         $0x00000001, DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Y2
+	MOVL         $0xffffffff, DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Y3
+	MOVL         $0x00000021, DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Y4
+	VPBROADCASTD X0, Y1
+	VPADDD       Y2, Y1, Y1
+	VPADDD       Y2, Y1, Y1
+	MOVL         $0xaaaaaaab, DI
+	VMOVD        DI, X5
+	VPBROADCASTD X5, Y5
+	MOVQ         $0x00000000ffffffff, DI
+	VMOVQ        DI, X6
+	VPBROADCASTQ X6, Y6
+	MOVL         $0x00000020, DI
+	VMOVD        DI, X7
+	VPBROADCASTD X7, Y7
+
+loop4:
+	VMOVDQU  4(AX), Y8
+	VPSUBD   (AX), Y8, Y8
+	VPADDD   Y3, Y8, Y8
+	VPSRLD   X0, Y8, Y9
+	VPSLLD   X0, Y9, Y10
+	VPSUBD   Y10, Y8, Y10
+	VPOR     Y9, Y9, Y11
+	VPSRLQ   $0x20, Y11, Y8
+	VPMULUDQ Y5, Y11, Y11
+	VPMULUDQ Y5, Y8, Y8
+	VPSRLQ   $0x21, Y11, Y11
+	VPSRLQ   $0x21, Y8, Y8
+	VPSLLQ   $0x20, Y8, Y8
+	VPOR     Y8, Y11, Y11
+	VPSUBD   Y11, Y9, Y9
+	VPADDD   Y11, Y11, Y8
+	VPSUBD   Y8, Y9, Y9
+	VPADDD   Y2, Y9, Y8
+	VPSRLD   $0x01, Y8, Y8
+	VPADDD   Y8, Y9, Y9
+	VPSLLD   X0, Y9, Y9
+	VPOR     Y9, Y10, Y10
+	VPADDD   Y1, Y8, Y8
+	VPMINUD  Y4, Y11, Y11
+	VPADDD   Y8, Y11, Y9
+	VPSLLVD  Y11, Y2, Y11
+	VPADDD   Y3, Y11, Y11
+	VPSLLVD  Y8, Y11, Y11
+	VPOR     Y10, Y11, Y11
+	VPCMPGTD Y7, Y9, Y8
+	VPTEST   Y8, Y8
+	JNZ      long
+	VPSRLQ   $0x20, Y11, Y8
+	VPSRLQ   $0x20, Y9, Y10
+	VPADDD   Y10, Y9, Y9
+	VPAND    Y6, Y9, Y9
+	VPAND    Y6, Y11, Y11
+	VPSLLVQ  Y10, Y11, Y11
+	VPOR     Y8, Y11, Y11
+	VPCMPGTD Y7, Y9, Y8
+	VPTEST   Y8, Y8
+	JNZ      pairs
+	VPSHUFD  $0x4e, Y11, Y8
+	VPSHUFD  $0x4e, Y9, Y10
+	VPSLLVQ  Y10, Y11, Y11
+	VPOR     Y8, Y11, Y11
+	VPADDD   Y10, Y9, Y9
+	VMOVDQU  Y11, (SP)
+	VMOVDQU  Y9, 32(SP)
+	MOVQ     32(SP), R8
+	MOVQ     R8, R9
+	NEGQ     R9
+	SHLXQ    R9, (SP), DI
+	SHRXQ    BX, DI, R9
+	ORQ      R9, SI
+	MOVQ     BX, R10
+	SHRQ     $0x06, R10
+	MOVQ     SI, R9
+	BSWAPQ   R9
+	MOVQ     R9, (DX)(R10*8)
+	MOVQ     BX, R9
+	NOTQ     R9
+	ADDQ     DI, DI
+	SHLXQ    R9, DI, DI
+	LEAQ     (BX)(R8*1), R8
+	XORQ     R8, BX
+	CMPQ     BX, $0x40
+	CMOVQCC  DI, SI
+	MOVQ     R8, BX
+	MOVQ     48(SP), R8
+	MOVQ     R8, R9
+	NEGQ     R9
+	SHLXQ    R9, 16(SP), DI
+	SHRXQ    BX, DI, R9
+	ORQ      R9, SI
+	MOVQ     BX, R10
+	SHRQ     $0x06, R10
+	MOVQ     SI, R9
+	BSWAPQ   R9
+	MOVQ     R9, (DX)(R10*8)
+	MOVQ     BX, R9
+	NOTQ     R9
+	ADDQ     DI, DI
+	SHLXQ    R9, DI, DI
+	LEAQ     (BX)(R8*1), R8
+	XORQ     R8, BX
+	CMPQ     BX, $0x40
+	CMOVQCC  DI, SI
+	MOVQ     R8, BX
+	JMP      next
+
+pairs:
+	VMOVDQU Y11, (SP)
+	VMOVDQU Y9, 32(SP)
+	MOVQ    32(SP), R8
+	MOVQ    R8, R9
+	NEGQ    R9
+	SHLXQ   R9, (SP), DI
+	SHRXQ   BX, DI, R9
+	ORQ     R9, SI
+	MOVQ    BX, R10
+	SHRQ    $0x06, R10
+	MOVQ    SI, R9
+	BSWAPQ  R9
+	MOVQ    R9, (DX)(R10*8)
+	MOVQ    BX, R9
+	NOTQ    R9
+	ADDQ    DI, DI
+	SHLXQ   R9, DI, DI
+	LEAQ    (BX)(R8*1), R8
+	XORQ    R8, BX
+	CMPQ    BX, $0x40
+	CMOVQCC DI, SI
+	MOVQ    R8, BX
+	MOVQ    40(SP), R8
+	MOVQ    R8, R9
+	NEGQ    R9
+	SHLXQ   R9, 8(SP), DI
+	SHRXQ   BX, DI, R9
+	ORQ     R9, SI
+	MOVQ    BX, R10
+	SHRQ    $0x06, R10
+	MOVQ    SI, R9
+	BSWAPQ  R9
+	MOVQ    R9, (DX)(R10*8)
+	MOVQ    BX, R9
+	NOTQ    R9
+	ADDQ    DI, DI
+	SHLXQ   R9, DI, DI
+	LEAQ    (BX)(R8*1), R8
+	XORQ    R8, BX
+	CMPQ    BX, $0x40
+	CMOVQCC DI, SI
+	MOVQ    R8, BX
+	MOVQ    48(SP), R8
+	MOVQ    R8, R9
+	NEGQ    R9
+	SHLXQ   R9, 16(SP), DI
+	SHRXQ   BX, DI, R9
+	ORQ     R9, SI
+	MOVQ    BX, R10
+	SHRQ    $0x06, R10
+	MOVQ    SI, R9
+	BSWAPQ  R9
+	MOVQ    R9, (DX)(R10*8)
+	MOVQ    BX, R9
+	NOTQ    R9
+	ADDQ    DI, DI
+	SHLXQ   R9, DI, DI
+	LEAQ    (BX)(R8*1), R8
+	XORQ    R8, BX
+	CMPQ    BX, $0x40
+	CMOVQCC DI, SI
+	MOVQ    R8, BX
+	MOVQ    56(SP), R8
+	MOVQ    R8, R9
+	NEGQ    R9
+	SHLXQ   R9, 24(SP), DI
+	SHRXQ   BX, DI, R9
+	ORQ     R9, SI
+	MOVQ    BX, R10
+	SHRQ    $0x06, R10
+	MOVQ    SI, R9
+	BSWAPQ  R9
+	MOVQ    R9, (DX)(R10*8)
+	MOVQ    BX, R9
+	NOTQ    R9
+	ADDQ    DI, DI
+	SHLXQ   R9, DI, DI
+	LEAQ    (BX)(R8*1), R8
+	XORQ    R8, BX
+	CMPQ    BX, $0x40
+	CMOVQCC DI, SI
+	MOVQ    R8, BX
+
+next:
+	ADDQ $0x20, AX
+	SUBQ $0x00000008, CX
+	JNZ  loop4
 
 long:
 	MOVQ   BX, AX
@@ -313,7 +538,7 @@ TEXT ·riceQuotientsAVX512(SB), NOSPLIT, $0-28
 	VMOVQ        j+16(FP), X0
 	VPXORD       Z2, Z2, Z2
 
-loop4:
+loop5:
 	VMOVDQU64     4(AX), Z3
 	VPSUBD        (AX), Z3, Z3
 	VPADDD        Z1, Z3, Z3
@@ -321,7 +546,7 @@ loop4:
 	VPADDD        Z3, Z2, Z2
 	ADDQ          $0x40, AX
 	SUBQ          $0x00000010, CX
-	JNZ           loop4
+	JNZ           loop5
 	VEXTRACTI64X4 $0x01, Z2, Y0
 	VPADDD        Y0, Y2, Y2
 	VEXTRACTI128  $0x01, Y2, X0
@@ -331,53 +556,6 @@ loop4:
 	VPSHUFD       $0xb1, X2, X0
 	VPADDD        X0, X2, X2
 	VMOVD         X2, AX
-	MOVL          AX, ret+24(FP)
-	VZEROUPPER
-	RET
-
-// func riceThirdsAVX512(keys *uint32, n int, j uint64) uint32
-// Requires: AVX, AVX2, AVX512F
-TEXT ·riceThirdsAVX512(SB), NOSPLIT, $0-28
-	MOVQ         keys+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVL         $0xffffffff, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Z1
-	VMOVQ        j+16(FP), X0
-	MOVL         $0x00000002, DX
-	VMOVD        DX, X2
-	VPBROADCASTD X2, Z2
-	MOVL         $0xaaaaaaab, DX
-	VMOVD        DX, X3
-	VPBROADCASTD X3, Z3
-	VPXORD       Z4, Z4, Z4
-
-loop5:
-	VMOVDQU64     4(AX), Z5
-	VPSUBD        (AX), Z5, Z5
-	VPADDD        Z1, Z5, Z5
-	VPSRLD        X0, Z5, Z5
-	VPADDD        Z2, Z5, Z5
-	VPSRLQ        $0x20, Z5, Z6
-	VPMULUDQ      Z3, Z5, Z5
-	VPMULUDQ      Z3, Z6, Z6
-	VPSRLQ        $0x21, Z5, Z5
-	VPSRLQ        $0x21, Z6, Z6
-	VPSLLQ        $0x20, Z6, Z6
-	VPORD         Z6, Z5, Z5
-	VPADDD        Z5, Z4, Z4
-	ADDQ          $0x40, AX
-	SUBQ          $0x00000010, CX
-	JNZ           loop5
-	VEXTRACTI64X4 $0x01, Z4, Y0
-	VPADDD        Y0, Y4, Y4
-	VEXTRACTI128  $0x01, Y4, X0
-	VPADDD        X0, X4, X4
-	VPSHUFD       $0x4e, X4, X0
-	VPADDD        X0, X4, X4
-	VPSHUFD       $0xb1, X4, X0
-	VPADDD        X0, X4, X4
-	VMOVD         X4, AX
 	MOVL          AX, ret+24(FP)
 	VZEROUPPER
 	RET
@@ -695,6 +873,398 @@ next:
 	ADDQ $0x40, AX
 	SUBQ $0x00000010, CX
 	JNZ  loop6
+
+long:
+	MOVQ   BX, AX
+	SHRQ   $0x06, AX
+	BSWAPQ SI
+	MOVQ   SI, (DX)(AX*8)
+	MOVQ   BX, end+40(FP)
+	MOVQ   CX, left+48(FP)
+	VZEROUPPER
+	RET
+
+// func riceThirdsAVX512(keys *uint32, n int, j uint64) uint32
+// Requires: AVX, AVX2, AVX512F
+TEXT ·riceThirdsAVX512(SB), NOSPLIT, $0-28
+	MOVQ         keys+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVL         $0xffffffff, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Z1
+	VMOVQ        j+16(FP), X0
+	MOVL         $0x00000002, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0xaaaaaaab, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	VPXORD       Z4, Z4, Z4
+
+loop7:
+	VMOVDQU64     4(AX), Z5
+	VPSUBD        (AX), Z5, Z5
+	VPADDD        Z1, Z5, Z5
+	VPSRLD        X0, Z5, Z5
+	VPADDD        Z2, Z5, Z5
+	VPSRLQ        $0x20, Z5, Z6
+	VPMULUDQ      Z3, Z5, Z5
+	VPMULUDQ      Z3, Z6, Z6
+	VPSRLQ        $0x21, Z5, Z5
+	VPSRLQ        $0x21, Z6, Z6
+	VPSLLQ        $0x20, Z6, Z6
+	VPORD         Z6, Z5, Z5
+	VPADDD        Z5, Z4, Z4
+	ADDQ          $0x40, AX
+	SUBQ          $0x00000010, CX
+	JNZ           loop7
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPADDD        Y0, Y4, Y4
+	VEXTRACTI128  $0x01, Y4, X0
+	VPADDD        X0, X4, X4
+	VPSHUFD       $0x4e, X4, X0
+	VPADDD        X0, X4, X4
+	VPSHUFD       $0xb1, X4, X0
+	VPADDD        X0, X4, X4
+	VMOVD         X4, AX
+	MOVL          AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func riceThirdsCodesAVX512(dst *byte, at int, keys *uint32, n int, j uint64) (end int, left int)
+// Requires: AVX, AVX512F, BMI2, CMOV
+TEXT ·riceThirdsCodesAVX512(SB), NOSPLIT, $128-56
+	MOVQ         keys+16(FP), AX
+	MOVQ         n+24(FP), CX
+	MOVQ         dst+0(FP), DX
+	MOVQ         at+8(FP), BX
+	MOVQ         BX, SI
+	SHRQ         $0x06, SI
+	MOVQ         (DX)(SI*8), SI
+	BSWAPQ       SI
+	VMOVQ        j+32(FP), X0
+	MOVL         $0x00000001, DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Z2
+	MOVL         $0xffffffff, DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Z3
+	MOVL         $0x00000021, DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Z4
+	VPBROADCASTD X0, Z1
+	VPADDD       Z2, Z1, Z1
+	VPADDD       Z2, Z1, Z1
+	MOVL         $0xaaaaaaab, DI
+	VMOVD        DI, X5
+	VPBROADCASTD X5, Z5
+	MOVQ         $0x00000000ffffffff, DI
+	VMOVQ        DI, X6
+	VPBROADCASTQ X6, Z6
+	MOVL         $0x00000020, DI
+	VMOVD        DI, X7
+	VPBROADCASTD X7, Z7
+
+loop8:
+	VMOVDQU64 4(AX), Z8
+	VPSUBD    (AX), Z8, Z8
+	VPADDD    Z3, Z8, Z8
+	VPSRLD    X0, Z8, Z9
+	VPSLLD    X0, Z9, Z10
+	VPSUBD    Z10, Z8, Z10
+	VPORD     Z9, Z9, Z11
+	VPSRLQ    $0x20, Z11, Z8
+	VPMULUDQ  Z5, Z11, Z11
+	VPMULUDQ  Z5, Z8, Z8
+	VPSRLQ    $0x21, Z11, Z11
+	VPSRLQ    $0x21, Z8, Z8
+	VPSLLQ    $0x20, Z8, Z8
+	VPORD     Z8, Z11, Z11
+	VPSUBD    Z11, Z9, Z9
+	VPADDD    Z11, Z11, Z8
+	VPSUBD    Z8, Z9, Z9
+	VPADDD    Z2, Z9, Z8
+	VPSRLD    $0x01, Z8, Z8
+	VPADDD    Z8, Z9, Z9
+	VPSLLD    X0, Z9, Z9
+	VPORD     Z9, Z10, Z10
+	VPADDD    Z1, Z8, Z8
+	VPMINUD   Z4, Z11, Z11
+	VPADDD    Z8, Z11, Z9
+	VPSLLVD   Z11, Z2, Z11
+	VPADDD    Z3, Z11, Z11
+	VPSLLVD   Z8, Z11, Z11
+	VPORD     Z10, Z11, Z11
+	VPCMPGTD  Z7, Z9, K1
+	KORTESTW  K1, K1
+	JNZ       long
+	VPSRLQ    $0x20, Z11, Z8
+	VPSRLQ    $0x20, Z9, Z10
+	VPADDD    Z10, Z9, Z9
+	VPANDD    Z6, Z9, Z9
+	VPANDD    Z6, Z11, Z11
+	VPSLLVQ   Z10, Z11, Z11
+	VPORD     Z8, Z11, Z11
+	VPCMPGTD  Z7, Z9, K1
+	KORTESTW  K1, K1
+	JNZ       pairs
+	VPSHUFD   $0x4e, Z11, Z8
+	VPSHUFD   $0x4e, Z9, Z10
+	VPSLLVQ   Z10, Z11, Z11
+	VPORD     Z8, Z11, Z11
+	VPADDD    Z10, Z9, Z9
+	VMOVDQU64 Z11, (SP)
+	VMOVDQU64 Z9, 64(SP)
+	MOVQ      64(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, (SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      80(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 16(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      96(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 32(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      112(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 48(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	JMP       next
+
+pairs:
+	VMOVDQU64 Z11, (SP)
+	VMOVDQU64 Z9, 64(SP)
+	MOVQ      64(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, (SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      72(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 8(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      80(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 16(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      88(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 24(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      96(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 32(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      104(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 40(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      112(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 48(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+	MOVQ      120(SP), R8
+	MOVQ      R8, R9
+	NEGQ      R9
+	SHLXQ     R9, 56(SP), DI
+	SHRXQ     BX, DI, R9
+	ORQ       R9, SI
+	MOVQ      BX, R10
+	SHRQ      $0x06, R10
+	MOVQ      SI, R9
+	BSWAPQ    R9
+	MOVQ      R9, (DX)(R10*8)
+	MOVQ      BX, R9
+	NOTQ      R9
+	ADDQ      DI, DI
+	SHLXQ     R9, DI, DI
+	LEAQ      (BX)(R8*1), R8
+	XORQ      R8, BX
+	CMPQ      BX, $0x40
+	CMOVQCC   DI, SI
+	MOVQ      R8, BX
+
+next:
+	ADDQ $0x40, AX
+	SUBQ $0x00000010, CX
+	JNZ  loop8
 
 long:
 	MOVQ   BX, AX

@@ -10,8 +10,8 @@ func rice(k *kernel) {
 	for _, tier := range []string{"AVX2", "AVX512"} {
 		for _, thirds := range []bool{false, true} {
 			riceQuotients(k, tier, thirds)
+			riceCodes(k, tier, thirds)
 		}
-		riceCodes(k, tier)
 	}
 }
 
@@ -89,15 +89,18 @@ func riceQuotients(k *kernel, tier string, thirds bool) {
 
 // riceCodes makes the codes of as many gaps as a vector has lanes side by side, joins the codes of two neighbours, and of four
 // unless that takes more than 64 bits, and writes them one after another.
-func riceCodes(k *kernel, tier string) {
-	name := "riceCodes" + tier
-	k.function(name, "(dst *byte, at int, keys *uint32, n int, j uint64) (end, left int)",
-		name+" writes the codes of n gaps, a multiple of 16 above 0, divided by 2^j, from bit at of dst, up to one of more than",
+func riceCodes(k *kernel, tier string, thirds bool) {
+	name, what := "riceCodes", "2^j"
+	if thirds {
+		name, what = "riceThirdsCodes", "3 times 2^j"
+	}
+	k.function(name+tier, "(dst *byte, at int, keys *uint32, n int, j uint64) (end, left int)",
+		name+tier+" writes the codes of n gaps, a multiple of 16 above 0, divided by "+what+", from bit at of dst, up to one of more than",
 		"32 bits. It returns where the bits end, and how many gaps are left. It writes 8 bytes at a time, and zeros after the last bit.")
 	vector, lanes := k.vectors(tier)
 	keys, n := k.arg("keys"), k.arg("n")
 	w := newBitWriter(k, k.arg("dst"), k.arg("at"))
-	r := newRice(k, vector)
+	r := newRice(k, vector, thirds)
 	codes, lengths := k.AllocLocal(4*lanes), k.AllocLocal(4*lanes)
 	low, limit := k.splat64(vector(), 1<<32-1), k.splat32(vector(), 32)
 	k.loop(n, lanes, func() {
@@ -144,33 +147,54 @@ func riceCodes(k *kernel, tier string) {
 // A riceCoder holds the registers with which the codes of a divisor are made.
 type riceCoder struct {
 	*kernel
-	vector                 func() reg.VecVirtual
-	j                      reg.VecVirtual // in the low 64 bits
-	one, ones, tail, limit reg.VecVirtual
+	vector                         func() reg.VecVirtual
+	thirds                         bool
+	j                              reg.VecVirtual // in the low 64 bits
+	one, ones, tail, limit, factor reg.VecVirtual
 }
 
-func newRice(k *kernel, vector func() reg.VecVirtual) riceCoder {
-	r := riceCoder{kernel: k, vector: vector, j: k.XMM(), tail: vector()}
+func newRice(k *kernel, vector func() reg.VecVirtual, thirds bool) riceCoder {
+	r := riceCoder{kernel: k, vector: vector, thirds: thirds, j: k.XMM(), tail: vector()}
 	k.VMOVQ(k.parameter("j"), r.j)
 	r.one, r.ones, r.limit = k.splat32(vector(), 1), k.splat32(vector(), 1<<32-1), k.splat32(vector(), 33)
-	// The bits of a code after its ones.
+	// The bits of a code after its ones, without the second of three.
 	k.VPBROADCASTD(r.j, r.tail)
 	k.VPADDD(r.one, r.tail, r.tail)
+	if thirds {
+		k.VPADDD(r.one, r.tail, r.tail)
+		r.factor = k.splat32(vector(), thirdFactor)
+	}
 	return r
 }
 
 // code returns each lane's code and its length, which is above 32 if that does not fit.
 func (r riceCoder) code(gap reg.VecVirtual) (code, length reg.VecVirtual) {
-	quotient, rest := r.vector(), r.vector()
+	quotient, rest, tail := r.vector(), r.vector(), r.tail
 	r.VPSRLD(r.j, gap, quotient)
 	r.VPSLLD(r.j, quotient, rest)
 	r.VPSUBD(rest, gap, rest)
+	if r.thirds {
+		high, second := quotient, r.vector()
+		quotient = r.vector()
+		r.or(high, high, quotient)
+		third(r.kernel, r.vector, quotient, r.factor)
+		r.VPSUBD(quotient, high, high)
+		r.VPADDD(quotient, quotient, second)
+		r.VPSUBD(second, high, high) // 0, 1, 2: written as 0, 10, 11
+		r.VPADDD(r.one, high, second)
+		r.VPSRLD(operand.Imm(1), second, second)
+		r.VPADDD(second, high, high)
+		r.VPSLLD(r.j, high, high)
+		r.or(high, rest, rest)
+		r.VPADDD(tail, second, second)
+		tail = second
+	}
 	r.VPMINUD(r.limit, quotient, quotient)
 	code, length = r.vector(), r.vector()
-	r.VPADDD(r.tail, quotient, length)
+	r.VPADDD(tail, quotient, length)
 	r.VPSLLVD(quotient, r.one, code)
 	r.VPADDD(r.ones, code, code)
-	r.VPSLLVD(r.tail, code, code)
+	r.VPSLLVD(tail, code, code)
 	r.or(rest, code, code)
 	return code, length
 }
