@@ -75,7 +75,7 @@ var layers = []layer{
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/history", nil},
-	{"proxy/admin", []string{"proxy", "proxy/history", "proxy/trials"}},
+	{"proxy/admin", []string{"parser/lru", "proxy", "proxy/history", "proxy/trials"}},
 	{"proxy/inquiry", []string{"proxy/path", "proxy/frame", "proxy/tunnel"}},
 	{"proxy/trials", []string{"tensor", "parser", "codecs", "proxy/policy", "proxy/estimate", "proxy/shadow", "proxy/tensors"}},
 	{"proxy/estimate", []string{"tensor", "parser", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/path/send", "proxy/cache", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},

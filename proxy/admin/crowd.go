@@ -1,10 +1,11 @@
 package admin
 
 import (
-	"container/list"
 	"net"
 	"net/http"
 	"sync"
+
+	"github.com/gradproxy/gradproxy/parser/lru"
 )
 
 // A crowd is a listener with a bound on its open connections. When as many are open and another comes, the one that has waited longest without
@@ -16,13 +17,12 @@ type crowd struct {
 	close  func() error  // the listener's, once
 
 	mu      sync.Mutex
-	waiting list.List // net.Conns without a request, of longest wait first
-	at      map[net.Conn]*list.Element
-	sought  bool // a connection has come that finds no place, and the next one that has no request gives way
+	waiting lru.Cache[net.Conn, struct{}] // without a request, of longest wait first
+	sought  bool                          // a connection has come that finds no place, and the next one that has no request gives way
 }
 
 func newCrowd(l net.Listener, limit int) *crowd {
-	c := &crowd{Listener: l, places: make(chan struct{}, limit), done: make(chan struct{}), at: map[net.Conn]*list.Element{}}
+	c := &crowd{Listener: l, places: make(chan struct{}, limit), done: make(chan struct{})}
 	c.close = sync.OnceValue(func() error {
 		close(c.done)
 		return l.Close()
@@ -57,12 +57,11 @@ func (c *crowd) Accept() (net.Conn, error) {
 func (c *crowd) seek() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first := c.waiting.Front()
-	if c.sought = first == nil; c.sought {
+	conn, _, waits := c.waiting.Oldest()
+	if c.sought = !waits; c.sought {
 		return
 	}
-	conn := c.waiting.Remove(first).(net.Conn)
-	delete(c.at, conn)
+	c.waiting.Delete(conn)
 	conn.Close()
 }
 
@@ -77,17 +76,14 @@ func (c *crowd) found() {
 func (c *crowd) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.at[conn]; e != nil {
-		c.waiting.Remove(e)
-		delete(c.at, conn)
-	}
+	c.waiting.Delete(conn)
 	switch {
 	case state != http.StateNew && state != http.StateIdle:
 	case c.sought && state == http.StateIdle:
 		c.sought = false
 		conn.Close()
 	default:
-		c.at[conn] = c.waiting.PushBack(conn)
+		c.waiting.Put(conn, struct{}{})
 	}
 }
 
