@@ -153,8 +153,8 @@ func (h *Hooks) attach() error {
 	return err
 }
 
-// attachBeside first attaches the programs that note and answer, then the ones that redirect, and returns the ones of a dead proxy that are
-// attached beside them, also with an error.
+// attachBeside attaches the programs that note and answer, and after them the ones that redirect. It returns the programs of a dead proxy that are
+// attached beside them, also if there is an error.
 func (h *Hooks) attachBeside() (left []lasting, err error) {
 	o := &h.objects
 	for _, a := range []struct {
@@ -229,7 +229,7 @@ func (h *Hooks) Stop() error {
 	return h.silence()
 }
 
-// silence sets the last beat so that the proxy counts as dead from now on, and connections wait from now on if they do at all.
+// silence sets the last beat so that the proxy counts as dead from now on. With Hold, connections begin to wait now.
 func (h *Hooks) silence() error {
 	last := uint64(0)
 	if h.config.Hold > 0 {
@@ -237,7 +237,7 @@ func (h *Hooks) silence() error {
 		if err != nil {
 			return err
 		}
-		last = uint64(now-h.config.Timeout) | 1 // before the host's start too: the programs' difference wraps around as well; 0 means never
+		last = uint64(now-h.config.Timeout) | 1 // right before the host's start too: it wraps around then, and so does the programs' difference; 0 means never
 	}
 	return h.objects.Beat.Put(uint32(0), last)
 }

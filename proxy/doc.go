@@ -1,10 +1,11 @@
 // Package proxy carries the connections of apps to the proxies of peers, and theirs to the apps beside it. It accepts connections, dials
-// servers, drains and counts; the way of a connection's bytes is a row of stages, each entered once:
+// servers, drains and counts; a connection's bytes go through a row of stages, once:
 //
 //	accept ─▶ send.read ─▶ classify ─▶ cut ─▶ choose ─▶ encode ─▶ emit ─▶ tunnel ═══ tunnel ─▶ receive.read ─▶ decode ─▶ deliver ─▶ app
 //	                                    └── opaque bytes: a Bytes frame, copied verbatim ─▶ └─────────────────────────────▶
 //
-// A stage hands the bytes on and asks the rooms below it, which return to it: classify asks the parser, and so does deliver at the other proxy, where the parser only
+// A stage hands the bytes on to the next one. Before that it may ask the stages after it: cut asks choose how a value travels and how its blocks are laid out, and emit
+// for their memory. It also asks the rooms below the stages, which return to it: classify asks the parser, and so does deliver at the other proxy, where the parser only
 // learns; choose asks the policy, the residuals and the value cache; encode and decode ask the coder.
 //
 // Each direction has a sender (package path/send) beside the app that writes and a receiver (package path/receive) beside the app that

@@ -58,8 +58,8 @@ func unknownRelease(layouts []Call, c *probeCall) bool {
 	return !slices.ContainsFunc(layouts, func(c Call) bool { return !c.Bucket || c.Elements != NoElements }) && !isEmpty(c)
 }
 
-// isEmpty reports whether a layout shows a tensor without elements, as that of a bucket whose parameters have none. Such a sum sends nothing. Where one layout keeps the
-// number of elements another one may have the offset in the memory, which is zero, so that the rest has to be a bucket's too.
+// isEmpty reports whether a layout shows a tensor without elements, as a bucket's is whose parameters have none. The sum of such a tensor sends nothing. A zero alone
+// proves little: where one layout has the number of elements, another one may have the offset in the memory, which is zero. So the other words must be a bucket's too.
 func isEmpty(c *probeCall) bool {
 	for _, s := range c.Sums {
 		if s.Elements == 0 && s.Storage != 0 && s.Op <= OpAverage && slices.Contains(floatTypes[:], s.Type) {

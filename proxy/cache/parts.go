@@ -13,9 +13,9 @@ const Parts = "parts"
 // maxSpans bounds the parts of values that bytes are made of.
 const maxSpans = 32
 
-// PutParts returns parts, in their order, that v's bytes are made of: bytes of values that the peer holds or soon will, whatever block they came as, and few
-// others. What no value has is put, as values of their own. No part goes beyond one of cuts, which are offsets in ascending order. The connection must carry the
-// parts in their order. v's last element need not be whole, and its codec must lose nothing. Without ok the bytes must
+// PutParts returns parts that together are v's bytes, in their order: bytes of values that the peer holds or soon will, of whatever block, and a few
+// literal ones. Bytes that are in no value it puts as new values. No part crosses one of cuts, which are offsets in ascending order. The connection must carry the
+// parts in their order. v's last element need not be whole, and its codec must lose nothing. If ok is false, the bytes must
 // travel by themselves.
 func (p *Peer) PutParts(t frame.Tag, v Put, cuts []int) (parts []frame.Part, ok bool) {
 	p.submit.Lock()

@@ -18,8 +18,8 @@ import (
 	"github.com/gradproxy/gradproxy/bpf/probe"
 )
 
-// A line is a socket pair's end at the proxy. One question is asked at a time. Each has one answer: after a question that had none in time no other one is
-// asked before the late answer has come, and has been dropped, so that it is never taken for another question's.
+// A line is a socket pair's end at the proxy. One question is asked at a time, and each has one answer. When an answer is late, no other question is
+// asked until it has come and has been dropped, so that it is never taken for the answer to another question.
 type line struct {
 	conn     *net.UnixConn
 	log      *slog.Logger
@@ -41,8 +41,8 @@ type line struct {
 	}
 }
 
-// ask sends a datagram with a connection's descriptor, unless that is nil, and returns a copy of the answer. ErrLate: it has not come in time, or nothing was
-// asked since an earlier one has not.
+// ask sends a datagram with a connection's descriptor, unless that is nil, and returns a copy of the answer. ErrLate: the answer has not come in time, or nothing
+// was asked because an earlier answer is still late.
 func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error) {
 	return l.exchange(datagram, own, func([]byte) error { return nil })
 }

@@ -20,7 +20,7 @@ func (s *Sparse) Row(i int) (columns []uint32, values []float32) {
 	return s.Columns[from:to], s.Values[from:to]
 }
 
-// Dot is Examples'.
+// Dot implements Examples.
 func (s *Sparse) Dot(i int, w []float32) (sum float64) {
 	columns, values := s.Row(i)
 	for j, c := range columns {
@@ -29,7 +29,7 @@ func (s *Sparse) Dot(i int, w []float32) (sum float64) {
 	return sum
 }
 
-// AddTo is Examples'.
+// AddTo implements Examples.
 func (s *Sparse) AddTo(g []float32, i int, factor float32) {
 	columns, values := s.Row(i)
 	for j, c := range columns {
@@ -52,7 +52,7 @@ func (d *Dense) Features() int { return d.Width }
 // Row returns the i-th row, which the Dense owns.
 func (d *Dense) Row(i int) []float32 { return d.Values[i*d.Width : (i+1)*d.Width] }
 
-// Dot is Examples'.
+// Dot implements Examples.
 func (d *Dense) Dot(i int, w []float32) float64 {
 	var a, b float64 // two sums, since each addition waits for the one before
 	row := d.Row(i)
@@ -67,7 +67,7 @@ func (d *Dense) Dot(i int, w []float32) float64 {
 	return a + b
 }
 
-// AddTo is Examples'.
+// AddTo implements Examples.
 func (d *Dense) AddTo(g []float32, i int, factor float32) {
 	for j, v := range d.Row(i) {
 		g[j] += float32(factor * v)
