@@ -14,6 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -122,7 +123,7 @@ func lossyResidual(t *testing.T, p *Proxy) []float32 {
 		t.Fatalf("%d tensors are remembered, want 1", n)
 	}
 	loopback := netip.MustParseAddr("127.0.0.1")
-	d := p.Residuals().Dense(p.settings.Load().jobOf(loopback, loopback).Name, tensor.Tensor{Key: lossyKey, DType: tensor.Float32, Size: 4 * lossyValues}, false)
+	d := p.Residuals().Dense(residual.Owner(p.settings.Load().jobOf(loopback, loopback).Name, "far"), tensor.Tensor{Key: lossyKey, DType: tensor.Float32, Size: 4 * lossyValues}, false)
 	if n, _, now := p.Residuals().Held(); d == nil || n != 1 || now != bytes {
 		t.Fatal("another tensor is remembered")
 	}

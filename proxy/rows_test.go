@@ -199,7 +199,7 @@ func (l *sparseRun) residuals(p *Proxy) map[uint64][]float32 {
 	for _, id := range list {
 		ids.Bytes = binary.LittleEndian.AppendUint64(ids.Bytes, id)
 	}
-	m := p.Residuals().Rows("", tensor.Tensor{Keys: sparseKeys, DType: l.dtype}, l.width, true)
+	m := p.Residuals().Rows(residual.Owner("", "far"), tensor.Tensor{Keys: sparseKeys, DType: l.dtype}, l.width, true)
 	all := make([]float32, len(list)*l.width)
 	m.Take(ids, all)
 	for i, id := range list {

@@ -92,3 +92,22 @@ func classify(t *testing.T, path string, side parser.Side, b []byte, step int) (
 	}
 	return c
 }
+
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+func FuzzFactsOfOthers(f *testing.F) {
+	down, up, _ := job(1)
+	seeds := []parsertest.Exchange{append(pull(down), push(5, up)...), recordSets(f, 50), overGRPC(f, 50)}
+	for _, x := range seeds {
+		f.Add(parsertest.Fold(x), true)
+		f.Add(parsertest.Fold(x), false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, named bool) {
+		victim := conn(1)
+		if !named {
+			victim.Job = ""
+		}
+		for _, x := range seeds {
+			parsertest.Apart(t, fresh, victim, x, parsertest.Unfold(b), conn(2).Client, victim.Server)
+		}
+	})
+}

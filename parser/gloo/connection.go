@@ -22,13 +22,14 @@ type direction struct {
 	weighing weighing
 }
 
-func newConnection(c parser.Conn, f *facts) *connection {
+// newConnection returns a connection; peer and site hold the facts that each has told.
+func newConnection(c parser.Conn, peer, site *facts) *connection {
 	x := &connection{common: common{conn: c}}
 	x.ranks.high = min(max(c.Ranks, 0), maxRanks)
 	if c.Ranks == 1 {
 		x.ranks.high = 2 // a connection has two ends
 	}
-	x.meta.facts = f
+	x.meta.said[c.Own], x.meta.said[1-c.Own] = site, peer
 	for side := range x.directions {
 		d := &x.directions[side]
 		d.flow = flow{conn: &x.common, side: parser.Side(side), seed: seed(c, parser.Side(side)), ends: ends(c, parser.Side(side))}
@@ -71,9 +72,9 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 		return v, w, nil
 	}
 	if o.slot.kind() != allReduce {
-		w.keep = d.conn.meta.wants(o)
+		w.keep = d.conn.meta.wants(d.side, o)
 		if o.slot.kind() == broadcast && d.conn.sums() {
-			w.fill = d.weighing.begin(&d.conn.meta, o.slot.tag())
+			w.fill = d.weighing.begin(&d.conn.meta, d.side, o.slot.tag())
 		}
 		if !d.counts {
 			_, _, err := d.constant.message(o.slot.kind(), o.length)

@@ -1,6 +1,7 @@
 package gloo
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -24,5 +25,27 @@ func FuzzNext(f *testing.F) {
 		x := parsertest.Unfold(b)
 		conn := parser.Conn{Sums: parser.SumsGradients}
 		parsertest.AnyCut(t, fresh, conn, x)
+	})
+}
+
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+func FuzzFactsOfOthers(f *testing.F) {
+	run := func(j gloosim.Job) parsertest.Exchange { return exchange(gloosim.Run(j)) }
+	seeds := []parsertest.Exchange{
+		run(gloosim.Job{Ranks: 2, Tags: true, FirstID: true, Calls: gloosim.DDP{Shapes: [][]int64{{50, 30}, {50}}, DType: tensor.Float32, Steps: 3, Buckets: [][]int{{1, 0}}}.Calls()}),
+		run(gloosim.Job{Ranks: 2, Calls: repeatSteps(3, func(s int) []gloosim.Call { return []gloosim.Call{gloosim.Gradients("w", s, 1100, tensor.Float32)} })}),
+	}
+	for _, x := range seeds {
+		f.Add(parsertest.Fold(x), true)
+		f.Add(parsertest.Fold(x), false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, named bool) {
+		victim := parser.Conn{Job: "job", Sums: parser.SumsGradients, Client: netip.MustParseAddrPort("10.0.0.1:40000"), Server: netip.MustParseAddrPort("10.0.1.1:5000")}
+		if !named {
+			victim.Job = ""
+		}
+		for _, x := range seeds {
+			parsertest.Apart(t, fresh, victim, x, parsertest.Unfold(b), netip.MustParseAddrPort("10.0.2.1:40000"), victim.Server)
+		}
 	})
 }

@@ -74,7 +74,7 @@
 // 8192 messages where all tags are the same, are not learnt. Models with parameters that have no dimensions are not
 // understood, and then learnt like any sequence.
 //
-// Memory is bounded whatever a peer sends: about 2 MiB for each direction, and 24 MiB for the models of a job.
+// Memory is bounded whatever a peer sends: about 2 MiB for each direction, and 24 MiB for the models of a job that each peer, or this site, has told.
 package gloo
 
 import (
@@ -86,7 +86,7 @@ import (
 // Protocol is Gloo's TCP transport. The zero Protocol is ready for use; it must not be copied after first use.
 type Protocol struct {
 	mu   sync.Mutex
-	jobs map[string]*facts
+	said map[sayer]*facts // of configured jobs
 }
 
 var _ parser.Protocol = (*Protocol)(nil)
@@ -97,27 +97,33 @@ func (*Protocol) String() string { return "gloo" }
 // Traits promises nothing: a lost connection ends the process group, and the wire proves no role.
 func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
 
-// New returns the parsers of a connection's two directions. The connections of a configured job share the facts on its
-// models; a connection without a job shares nothing.
+// New returns the parsers of a connection's two directions. The connections of a configured job with one peer share the facts on its
+// models, and the ones that ranks of this site have told are shared with all peers; a connection without a job shares nothing.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
-	x := newConnection(c, p.facts(c.Job))
+	x := newConnection(c, p.facts(sayer{job: c.Job, peer: c.Peer}), p.facts(sayer{job: c.Job, own: true}))
 	return &stream{dir: &x.directions[parser.Client], state: hello}, &stream{dir: &x.directions[parser.Server], state: preamble}
 }
 
-// facts returns the facts on a job.
-func (p *Protocol) facts(job string) *facts {
-	if job == "" {
+// A sayer is a peer that tells facts on a configured job, or this site.
+type sayer struct {
+	job, peer string
+	own       bool
+}
+
+// facts returns the facts on a job that a sayer has told.
+func (p *Protocol) facts(s sayer) *facts {
+	if s.job == "" {
 		return new(facts)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.jobs == nil {
-		p.jobs = map[string]*facts{}
+	if p.said == nil {
+		p.said = map[sayer]*facts{}
 	}
-	f := p.jobs[job]
+	f := p.said[s]
 	if f == nil {
 		f = new(facts)
-		p.jobs[job] = f
+		p.said[s] = f
 	}
 	return f
 }

@@ -55,9 +55,9 @@ func (c *constant) held() int {
 
 // held counts the models of a connection that has no job; a job's models are bounded for all its connections together.
 func (m *metadata) held(alone bool) int {
-	n := held(m.gathers) + held(m.models) + held(m.pending.order)
+	n := held(m.gathers) + held(m.models) + held(m.pending[0].order) + held(m.pending[1].order)
 	if alone {
-		for _, x := range m.facts.all() {
+		for _, x := range m.all() {
 			n += int(unsafe.Sizeof(*x)) + held(x.counts) + held(x.announced()) + x.weighed().Held()
 		}
 	}

@@ -9,10 +9,10 @@ import (
 
 // metadata collects the announcements of DistributedDataParallel on one connection.
 type metadata struct {
-	facts   *facts
+	said    [2]*facts // by each side, and by others of its site
 	gathers []gathering
-	models  []*model // whose shapes, or whose all-gather, passed here
-	pending pending
+	models  []*model   // whose shapes, or whose all-gather, passed here
+	pending [2]pending // of each side
 }
 
 // A gathering is an all-gather of 8 bytes a rank, which travels as 4 + 4.
@@ -31,8 +31,8 @@ type pending struct {
 	buckets int
 }
 
-// wants reports whether the payload of an op is to be kept and given to take.
-func (m *metadata) wants(o op) bool {
+// wants reports whether the payload of a side's op is to be kept and given to take.
+func (m *metadata) wants(from parser.Side, o op) bool {
 	tag := o.slot.tag()
 	switch o.slot.kind() {
 	case allGather:
@@ -41,15 +41,15 @@ func (m *metadata) wants(o op) bool {
 		if o.length > maxMetadata || o.length%4 != 0 {
 			return false
 		}
-		if m.pending.model != nil && m.pending.tag+1 == tag && o.length == 4*m.pending.buckets {
+		if p := m.pending[from]; p.model != nil && p.tag+1 == tag && o.length == 4*p.buckets {
 			return true
 		}
-		for _, x := range m.relevant() {
+		for _, x := range m.saidBy(from) {
 			if o.length == 4*(x.params+1) {
 				return true
 			}
 		}
-		return o.length%8 == 0 && len(m.facts.after(tag)) > 0
+		return o.length%8 == 0 && len(m.said[from].after(tag)) > 0
 	}
 	return false
 }
@@ -81,18 +81,18 @@ func (m *metadata) take(from parser.Side, o op, b []byte) {
 		}
 		return
 	}
-	if p := m.pending; p.model != nil && p.tag+1 == tag && p.model.announce(p.order, p.buckets, b) {
-		m.pending = pending{}
+	if p := m.pending[from]; p.model != nil && p.tag+1 == tag && p.model.announce(p.order, p.buckets, b) {
+		m.pending[from] = pending{}
 		return
 	}
-	for _, x := range m.relevant() {
+	for _, x := range m.saidBy(from) {
 		if order, buckets, ok := x.parseOrder(b); ok {
-			m.pending = pending{x, tag, order, buckets}
+			m.pending[from] = pending{x, tag, order, buckets}
 			return
 		}
 	}
-	for _, g := range m.facts.after(tag) {
-		if x := m.facts.addModel(g, b); x != nil {
+	for _, g := range m.said[from].after(tag) {
+		if x := m.said[from].addModel(g, b); x != nil {
 			m.link(x)
 		}
 	}
@@ -111,7 +111,7 @@ func (m *metadata) gathered(g *gathering, from parser.Side, half uint32) {
 		g.bad = g.bad || half != g.low
 	}
 	if k == 1 && !g.bad && g.low >= 1 && g.low <= maxParams {
-		m.facts.addGather(countGather{g.tag, int(g.low)})
+		m.said[from].addGather(countGather{g.tag, int(g.low)})
 	}
 }
 
@@ -128,7 +128,7 @@ func (m *metadata) link(x *model) {
 // relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all of
 // the job.
 func (m *metadata) relevant() []*model {
-	all := m.facts.all()
+	all := m.all()
 	for _, g := range m.gathers {
 		for _, x := range all {
 			if x.countGather == (countGather{g.tag, int(g.low)}) && !g.bad {
@@ -141,6 +141,30 @@ func (m *metadata) relevant() []*model {
 		return m.models
 	}
 	return all
+}
+
+// all returns the models that either side's site has told of, the newest of each first. A model that both have told of counts once: as one of them has announced its buckets.
+func (m *metadata) all() []*model {
+	all := m.said[parser.Client].all()
+	if m.said[parser.Client] == m.said[parser.Server] {
+		return all
+	}
+	for _, x := range m.said[parser.Server].all() {
+		i := slices.IndexFunc(all, func(o *model) bool { return o.countGather == x.countGather && slices.Equal(o.counts, x.counts) })
+		switch {
+		case i < 0:
+			all = append(all, x)
+		case all[i].announced() == nil && x.announced() != nil:
+			all[i] = x
+		}
+	}
+	return all
+}
+
+// saidBy returns the relevant models of which that side's site has told: nobody else announces their buckets or their weights.
+func (m *metadata) saidBy(from parser.Side) []*model {
+	own := m.said[from].all()
+	return slices.DeleteFunc(slices.Clone(m.relevant()), func(x *model) bool { return !slices.Contains(own, x) })
 }
 
 // ranks returns how many ranks the group has, which the all-gather of a model's parameter count tells: each rank sends

@@ -29,7 +29,7 @@ var capturedOrder, capturedSizes = int32s(10, 9, 8, 7, 5, 6, 4, 3, 2, 1, 0, 2), 
 // deliver gives a payload to m as a connection does.
 func deliver(m *metadata, from parser.Side, k kind, tag uint32, b []byte) bool {
 	o := op{code: sendUnboundBuffer, slot: slotOf(k, tag), length: len(b)}
-	if !m.wants(o) {
+	if !m.wants(from, o) {
 		return false
 	}
 	m.take(from, o, b)
@@ -39,7 +39,7 @@ func deliver(m *metadata, from parser.Side, k kind, tag uint32, b []byte) bool {
 func TestLearnsAModel(t *testing.T) {
 	shapes := [][]int64{{32, 40}, {32}, {9000, 32}, {96, 32}, {96}, {96}, {96}, {97, 96}, {97}, {10, 97}, {10}}
 	numbers, counts := shapesOf(shapes)
-	m := &metadata{facts: new(facts)}
+	m := alone(new(facts))
 	for range 2 { // three ranks: each sends the blocks of two
 		deliver(m, parser.Client, allGather, 0, int32s(11))
 		deliver(m, parser.Client, allGather, 0, int32s(0))
@@ -64,7 +64,7 @@ func TestLearnsAModel(t *testing.T) {
 	}
 
 	// Another connection of the job hears the all-gather only, and knows the model all the same.
-	other := &metadata{facts: m.facts}
+	other := alone(m.said[0])
 	for range 2 {
 		deliver(other, parser.Server, allGather, 0, int32s(11))
 		deliver(other, parser.Server, allGather, 0, int32s(0))
@@ -72,7 +72,7 @@ func TestLearnsAModel(t *testing.T) {
 	if got := other.relevant(); len(got) != 1 || got[0] != m.models[0] || other.ranks() != 3 {
 		t.Errorf("the other connection: %v, %d ranks", got, other.ranks())
 	}
-	if got := (&metadata{facts: new(facts)}).relevant(); len(got) != 0 {
+	if got := (alone(new(facts))).relevant(); len(got) != 0 {
 		t.Error("another job knows the model")
 	}
 }
@@ -90,7 +90,7 @@ func TestRefusesWrongAnnouncements(t *testing.T) {
 		"too many":               {int32s(0, 1, 2, 2), int32s(2, 2)},
 		"an empty bucket":        {int32s(0, 1, 2, 2), int32s(3, 0)},
 	} {
-		m := &metadata{facts: new(facts)}
+		m := alone(new(facts))
 		deliver(m, parser.Client, allGather, 4, int32s(3))
 		deliver(m, parser.Client, allGather, 4, int32s(0))
 		deliver(m, parser.Client, broadcast, 5, int64s(numbers...))
@@ -107,17 +107,20 @@ func TestRefusesWrongAnnouncements(t *testing.T) {
 
 // However much is broadcast, little is kept.
 func TestMetadataIsBounded(t *testing.T) {
-	m := &metadata{facts: new(facts)}
+	m := alone(new(facts))
 	for tag := range uint32(1000) {
 		deliver(m, parser.Client, allGather, 2*tag, int32s(3))
 		deliver(m, parser.Client, allGather, 2*tag, int32s(0))
 		numbers, _ := shapesOf([][]int64{{4, 3}, {int64(tag) + 2}, {2, 4}})
 		deliver(m, parser.Client, broadcast, 2*tag+1, int64s(numbers...))
 	}
-	if len(m.gathers) > maxModels || len(m.models) > maxModels || len(m.facts.gathers) > maxModels || len(m.facts.models) > maxModels {
-		t.Errorf("%d and %d all-gathers, %d and %d models", len(m.gathers), len(m.facts.gathers), len(m.models), len(m.facts.models))
+	if len(m.gathers) > maxModels || len(m.models) > maxModels || len(m.said[0].gathers) > maxModels || len(m.said[0].models) > maxModels {
+		t.Errorf("%d and %d all-gathers, %d and %d models", len(m.gathers), len(m.said[0].gathers), len(m.models), len(m.said[0].models))
 	}
-	if m.wants(op{code: sendUnboundBuffer, slot: slotOf(broadcast, 2001), length: 1 << 30}) {
+	if m.wants(parser.Client, op{code: sendUnboundBuffer, slot: slotOf(broadcast, 2001), length: 1 << 30}) {
 		t.Error("a broadcast of 1 GiB is kept")
 	}
 }
+
+// alone returns the metadata of a connection both of whose sides tell f.
+func alone(f *facts) *metadata { return &metadata{said: [2]*facts{f, f}} }

@@ -3,6 +3,7 @@ package gloo
 import (
 	"slices"
 
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -16,9 +17,10 @@ type weighing struct {
 	weights *tensor.Weights
 }
 
-// begin takes note of a broadcast, and returns the Weights to which its payload is to be given; nil: it has no parameters.
-func (x *weighing) begin(m *metadata, tag uint32) *tensor.Weights {
-	if i := slices.IndexFunc(m.models, func(o *model) bool { return o.tag+2 == tag }); i >= 0 && m.models[i].total >= minElements {
+// begin takes note of a broadcast of that side, and returns the Weights to which its payload is to be given; nil: it has no parameters.
+func (x *weighing) begin(m *metadata, from parser.Side, tag uint32) *tensor.Weights {
+	own := m.said[from].all()
+	if i := slices.IndexFunc(m.models, func(o *model) bool { return o.tag+2 == tag && slices.Contains(own, o) }); i >= 0 && m.models[i].total >= minElements {
 		*x = weighing{m.models[i], tag, tensor.NewWeights(int(m.models[i].total))}
 	}
 	if x.model == nil || x.tag != tag {

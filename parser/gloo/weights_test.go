@@ -30,7 +30,7 @@ func averaged(step, elements, broadcast int) gloosim.Call {
 func TestWeightsAreHeld(t *testing.T) {
 	w := tensor.NewWeights(1 << 20)
 	w.Feed(make([]byte, 4<<20))
-	s := &stream{dir: &newConnection(parser.Conn{}, new(facts)).directions[parser.Server]}
+	s := &stream{dir: &newConnection(parser.Conn{}, new(facts), new(facts)).directions[parser.Server]}
 	before := s.Held()
 	s.dir.weighing.weights = w
 	if n := s.Held() - before; n < 256<<10 {

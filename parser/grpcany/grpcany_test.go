@@ -413,3 +413,21 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+func FuzzFactsOfOthers(f *testing.F) {
+	seeds := []parsertest.Exchange{append(round(f, 3000, "one", 1, 2), round(f, 2000, "one", 3, 4)[3:]...)}
+	for _, x := range seeds {
+		f.Add(parsertest.Fold(x), true)
+		f.Add(parsertest.Fold(x), false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, named bool) {
+		victim := conn(1)
+		if !named {
+			victim.Job = ""
+		}
+		for _, x := range seeds {
+			parsertest.Apart(t, fresh, victim, x, parsertest.Unfold(b), conn(2).Client, victim.Server)
+		}
+	})
+}

@@ -475,3 +475,27 @@ func TestStatisticsTravelExactly(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+func FuzzFactsOfOthers(f *testing.F) {
+	j := oneRound("WEIGHT_DIFF", true, 900)
+	files, _ := model(true, 3)
+	announced, loaded := newJob("site-1.job", 1<<20), newJob("site-1.job", 1<<20)
+	announced.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
+	announced.download(parser.Client, "ref", files, false)
+	loaded.download(parser.Client, "ref", files, false)
+	seeds := []parsertest.Exchange{j.tcp(), j.grpc(f, 400), announced.tcp(), loaded.tcp()}
+	for _, x := range seeds {
+		f.Add(parsertest.Fold(x), true)
+		f.Add(parsertest.Fold(x), false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, named bool) {
+		victim := conn(1)
+		if !named {
+			victim.Job = ""
+		}
+		for _, x := range seeds {
+			parsertest.Apart(t, fresh, victim, x, parsertest.Unfold(b), conn(2).Client, victim.Server)
+		}
+	})
+}

@@ -2,9 +2,9 @@ package pslite
 
 import "net/netip"
 
-// announce takes note of nodes that the scheduler has sent to the node at listener: the whole table, or one node that
-// takes the place of another.
-func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
+// announce takes note, in a scope, of nodes that the scheduler has sent to the node at listener: the whole table, or one node that
+// takes the place of another. j is the job of the scope's connections that no table names.
+func (f *facts) announce(in scope, number uint64, j *job, listener netip.AddrPort, nodes []node) {
 	if len(nodes) > maxNodes {
 		return
 	}
@@ -17,14 +17,14 @@ func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
 		}
 	}
 	if boss == "" {
-		if j := f.jobOf(x, listener); recovery && j.joined() {
-			f.replace(x, j, nodes)
+		if j = f.jobIn(in, listener, j); recovery && j.joined() {
+			f.replace(in, j, nodes)
 		}
 		return
 	}
-	j := f.jobAt(x.scope(), boss)
+	j = f.jobAt(in, boss)
 	sum := sumOf(nodes)
-	if conn, listed := j.table.heard[listener]; !recovery && (j.table.sum != sum || listed && conn != x.number) {
+	if conn, listed := j.table.heard[listener]; !recovery && (j.table.sum != sum || listed && conn != number) {
 		j.begin(f.number())
 	}
 	j.begun, j.table.sum = true, sum
@@ -32,28 +32,28 @@ func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
 		j.table.heard = map[netip.AddrPort]uint64{}
 	}
 	if len(j.table.heard) < maxNodes {
-		j.table.heard[listener] = x.number
+		j.table.heard[listener] = number
 	}
-	f.places.Keep(placeKey{x.scope(), listener}, j, f.limits.places)
-	f.replace(x, j, nodes)
+	f.places.Keep(placeKey{in, listener}, j, f.limits.places)
+	f.replace(in, j, nodes)
 }
 
 // replace notes the addresses of nodes.
-func (f *facts) replace(x *connection, j *job, nodes []node) {
+func (f *facts) replace(in scope, j *job, nodes []node) {
 	for _, n := range nodes {
 		if len(j.table.at) >= maxNodes && j.table.at[n.id] == "" {
 			continue
 		}
 		j.table.set(n)
 		if a, ok := n.address(); ok {
-			f.places.Keep(placeKey{x.scope(), a}, j, f.limits.places)
+			f.places.Keep(placeKey{in, a}, j, f.limits.places)
 		}
 	}
 }
 
 // jobAt returns the job of a scheduler. The job of the first scheduler of a configured job has its other connections too.
 func (f *facts) jobAt(in scope, boss string) *job {
-	if n := f.named[in.job]; n != nil {
+	if n := f.named[in]; n != nil {
 		if n.scheduler == "" {
 			n.scheduler = boss
 		}
@@ -64,7 +64,7 @@ func (f *facts) jobAt(in scope, boss string) *job {
 	k := tableKey{in, boss}
 	j, ok := f.tables.Use(k)
 	if !ok {
-		j = newJob(tableSeed(in.job, boss), f.number())
+		j = newJob(tableSeed(in.job, boss), f.number(), peerHash(in.peer))
 		f.tables.Keep(k, j, f.limits.tables)
 	}
 	return j

@@ -42,7 +42,7 @@ func TestForgottenJobsAreUnknown(t *testing.T) {
 	expect(t, "a sum", back.say(pulled), tensor.Aggregate, tensor.Float32)
 	for port := range 4 * production.places {
 		a := netip.AddrPortFrom(netip.MustParseAddr("10.9.9.9"), uint16(1+port))
-		n.protocol.facts.places.Keep(placeKey{addr: a}, newJob(1, 1), production.places)
+		n.protocol.facts.places.Keep(placeKey{addr: a}, newJob(1, 1, 1), production.places)
 	}
 	expect(t, "an answer", back.say(pulled), tensor.Unknown, tensor.Float32)
 }
@@ -99,7 +99,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		n.announce(9, tableOf(false, moved))
 		n.connect(9+2*i, 8).say(say{kind: command, head: 0})
 	}
-	if j := n.protocol.facts.named["job"].job; len(j.table.nodes) > 2*maxNodes || len(j.table.at) > maxNodes || len(j.optimizers) > maxNodes {
+	if j := n.protocol.facts.named[scope{job: "job"}].job; len(j.table.nodes) > 2*maxNodes || len(j.table.at) > maxNodes || len(j.optimizers) > maxNodes {
 		t.Errorf("%d addresses of %d nodes, %d workers with optimizers", len(j.table.nodes), len(j.table.at), len(j.optimizers))
 	}
 	if grown := heap() - before; grown > 32<<20 {

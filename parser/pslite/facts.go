@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/lru"
 )
@@ -12,13 +14,13 @@ import (
 type facts struct {
 	mu      sync.Mutex // guards the fields below, and the jobs
 	numbers uint64     // the number given out last
-	named   map[string]*named
+	named   map[scope]*named
 	limits  limits
 	tables  lru.Cache[tableKey, *job] // jobs by scheduler
 	places  lru.Cache[placeKey, *job] // the same jobs, by the addresses in their tables
 	lives   lru.Cache[lifeOf, life]
 	pushed  lru.Cache[pushKey, *pushes]
-	indices lru.Cache[uint64, index] // by place
+	indices lru.Cache[uint64, index] // by place, and peer
 }
 
 // The limits of facts are numbers of entries.
@@ -27,21 +29,20 @@ type limits struct{ tables, places, lives, pushed, indices int }
 // production has the limits that tests lower.
 var production = limits{tables: 1 << 5, places: 1 << 13, lives: 1 << 14, pushed: 1 << 17, indices: 1 << 14}
 
-// A named is a configured job. Configurations bound their number.
+// A named is a configured job, as far as one peer and this site have told of it, or this site alone. Configurations bound their number.
 type named struct {
 	job       *job   // of the first scheduler, and of connections that no table names
 	scheduler string // the first one that was seen
 }
 
-// A scope is the name that connections must have in common to share facts: the name of their configured job, or else their peer.
-type scope struct{ job, peer string }
-
-func (x *connection) scope() scope {
-	if x.conn.Job != "" {
-		return scope{job: x.conn.Job}
-	}
-	return scope{peer: x.conn.Peer}
+// A scope is the name that connections must have in common to share facts: the peer, and the name of the configured job if there is one. What a peer says
+// of a job's nodes holds in its own scope; the nodes of this site (own.go) speak in all scopes of the job, and in one that keeps their words for peers to come.
+type scope struct {
+	job, peer string
+	site      bool // the words of this site alone
 }
+
+func (x *connection) scope() scope { return scope{job: x.conn.Job, peer: x.conn.Peer} }
 
 // A tableKey names a scheduler's job.
 type tableKey struct {
@@ -66,7 +67,7 @@ func (f *facts) init() {
 	if f.named != nil {
 		return
 	}
-	f.named = map[string]*named{}
+	f.named = map[scope]*named{}
 	f.limits = production
 }
 
@@ -86,24 +87,24 @@ func (f *facts) open(c parser.Conn) *connection {
 	f.init()
 	x := &connection{conn: c, facts: f, number: f.number()}
 	if c.Job == "" {
-		x.job = &job{seed: connSeed(c)}
+		x.job = &job{seed: connSeed(c), peer: peerHash(c.Peer)}
 		return x
 	}
-	n := f.named[c.Job]
-	if n == nil {
-		n = &named{job: newJob(nameSeed(c.Job), f.number())}
-		f.named[c.Job] = n
-	}
-	x.job = n.job
+	x.job = f.namedIn(x.scope()).job
 	return x
 }
 
 // jobOf returns the job of a connection to listener.
 func (f *facts) jobOf(x *connection, listener netip.AddrPort) *job {
-	if j, ok := f.places.Use(placeKey{x.scope(), listener}); ok {
-		return j
+	return f.jobIn(x.scope(), listener, x.job)
+}
+
+// jobIn returns the job of a scope whose node has that listener, or j if none is known.
+func (f *facts) jobIn(in scope, listener netip.AddrPort, j *job) *job {
+	if at, ok := f.places.Use(placeKey{in, listener}); ok {
+		return at
 	}
-	return x.job
+	return j
 }
 
 // live returns the life to which a request on connection conn belongs. A worker that connects again and counts from the
@@ -131,3 +132,51 @@ func (x *connection) address(side parser.Side) netip.AddrPort {
 	}
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
+
+// namedIn returns a configured job. A scope that is new begins with the words of this site.
+func (f *facts) namedIn(in scope) *named {
+	if n := f.named[in]; n != nil {
+		return n
+	}
+	n := &named{}
+	f.named[in] = n
+	if site := f.named[scope{job: in.job, site: true}]; site != n && site != nil {
+		f.copy(in, n, site)
+	} else {
+		n.job = newJob(nameSeed(in.job), f.number(), peerHash(in.peer))
+	}
+	return n
+}
+
+// copy gives a scope the words of this site.
+func (f *facts) copy(in scope, n, site *named) {
+	n.scheduler = site.scheduler
+	copies := map[*job]*job{}
+	of := func(j *job) *job {
+		if copies[j] == nil {
+			copies[j] = j.copy(f.number(), peerHash(in.peer))
+		}
+		return copies[j]
+	}
+	n.job = of(site.job)
+	tables, places := map[string]*job{}, map[placeKey]*job{}
+	for k, j := range f.tables.FromOldest() {
+		if k.job == in.job && k.site {
+			tables[k.scheduler] = of(j)
+		}
+	}
+	for k, j := range f.places.FromOldest() {
+		if k.job == in.job && k.site {
+			places[placeKey{in, k.addr}] = of(j)
+		}
+	}
+	for boss, j := range tables {
+		f.tables.Keep(tableKey{in, boss}, j, f.limits.tables)
+	}
+	for k, j := range places {
+		f.places.Keep(k, j, f.limits.places)
+	}
+}
+
+// peerHash stands for a peer.
+func peerHash(peer string) uint64 { return xxhash.Sum64String(peer) }

@@ -52,7 +52,7 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// Whatever the connections of other jobs show, before a configured job's connection and amid it, and whatever addresses they are said to
+// Whatever the connections of other jobs, and of other peers of the same job, show, before a connection and amid it, and whatever addresses they are said to
 // have, no byte of that connection changes its class.
 func FuzzFactsOfOthers(f *testing.F) {
 	for _, x := range []parsertest.Exchange{mxnet(), byteps(), listing(), scheduled()} {
@@ -60,42 +60,12 @@ func FuzzFactsOfOthers(f *testing.F) {
 		f.Add(parsertest.Fold(x), true, uint8(1), uint8(9))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, named bool, client, server uint8) {
-		victim := parser.Conn{Job: "victim", Sums: parser.SumsGradients, Client: addressOf(9), Server: addressOf(8)}
-		other := parser.Conn{Client: addressOf(int(client)), Server: addressOf(int(server))}
+		victim := parser.Conn{Sums: parser.SumsGradients, Client: addressOf(9), Server: addressOf(8)}
 		if named {
-			other.Job = "other"
+			victim.Job = "victim"
 		}
 		for _, x := range []parsertest.Exchange{mxnet(), scheduled()} {
-			// play plays the victim's connection, in pieces, and calls amid between them a few times.
-			play := func(p parser.Protocol, amid func(n int)) parsertest.Classes {
-				calls := 0
-				classes, err := parsertest.Play(p, victim, x, func(n int) int {
-					if calls++; calls%5 == 2 && calls < 20 {
-						amid(calls)
-					}
-					return min(n, 1+calls*7)
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return classes
-			}
-			p := fresh()
-			others := func(n int) { // two connections; either is the other one's server in turn
-				for i := range 2 {
-					c := other
-					if (n+i)%2 == 1 {
-						c.Client, c.Server = c.Server, c.Client
-					}
-					if _, err := parsertest.Play(p, c, parsertest.Unfold(b), nil); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			others(0)
-			if diff := play(fresh(), func(int) {}).Diff(play(p, others)); diff != "" {
-				t.Fatal(diff)
-			}
+			parsertest.Apart(t, fresh, victim, x, parsertest.Unfold(b), addressOf(int(client)), addressOf(int(server)))
 		}
 	})
 }

@@ -2,6 +2,7 @@ package pslite
 
 import (
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -47,21 +48,22 @@ func (id identity) ofList(server uint64) identity {
 }
 
 // scoreOf returns the reuse score of an index.
-func (f *facts) scoreOf(place uint64) int8 {
-	if i, ok := f.indices.Use(place); ok {
+func (f *facts) scoreOf(j *job, place uint64) int8 {
+	if i, ok := f.indices.Use(mix.Words(place, j.peer)); ok {
 		return i.score
 	}
 	return initialScore
 }
 
 // come takes note of keys of an index, of size bytes, and returns its reuse score.
-func (f *facts) come(id identity, seed uint64, size int, hash uint64) int8 {
-	all := id.under(seed)
+func (f *facts) come(id identity, j *job, size int, hash uint64) int8 {
+	all := id.under(j.seed)
 	id.set = uint64(size)
-	last, ok := f.indices.Use(id.under(seed))
-	f.indices.Keep(id.under(seed), index{hash: hash}, f.limits.indices)
-	score := after(f.scoreOf(all), ok && last.hash == hash)
-	f.indices.Keep(all, index{score: score}, f.limits.indices)
+	sized := mix.Words(id.under(j.seed), j.peer)
+	last, ok := f.indices.Use(sized)
+	f.indices.Keep(sized, index{hash: hash}, f.limits.indices)
+	score := after(f.scoreOf(j, all), ok && last.hash == hash)
+	f.indices.Keep(mix.Words(all, j.peer), index{score: score}, f.limits.indices)
 	return score
 }
 
@@ -84,7 +86,7 @@ func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor 
 	t := tensor.Tensor{Role: tensor.Exact, DType: dataTypes[m.types[0]], Size: size, Hold: size}
 	t.Key = id.under(j.seed)
 	t.Keys = t.Key
-	if id.set = uint64(all); f.scoreOf(t.Key) > 0 {
+	if id.set = uint64(all); f.scoreOf(j, t.Key) > 0 {
 		t.Base = id.under(j.seed)
 	}
 	return t
@@ -104,15 +106,15 @@ func (x *connection) endKeys(r route, m *meta, k *keys) {
 		return
 	}
 	if x.isList(m, k.bytes) {
-		f.come(id.ofList(x.receiver(j, r)), j.seed, k.bytes, k.sum())
+		f.come(id.ofList(x.receiver(j, r)), j, k.bytes, k.sum())
 		return
 	}
 	isAnswer := id.direction == answer
 	id = id.ofIndex(m, k)
-	f.come(id, j.seed, k.bytes, k.sum())
+	f.come(id, j, k.bytes, k.sum())
 	if isAnswer { // the request had the same keys, but the answers have a score of their own
 		id.direction = answer
-		k.again = f.come(id, j.seed, k.bytes, k.sum()) > 0
+		k.again = f.come(id, j, k.bytes, k.sum()) > 0
 	}
 }
 

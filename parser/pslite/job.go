@@ -1,6 +1,7 @@
 package pslite
 
 import (
+	"maps"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -11,22 +12,25 @@ import (
 // A job holds the facts that its connections have shown. The zero job is the job of a single connection.
 type job struct {
 	seed       uint64           // of its tensors' keys
+	peer       uint64           // hash of the peer in whose scope the job is
 	run        uint64           // changes when the job begins anew; 0: of a single connection
 	begun      bool             // its beginning was seen, so a command that was not seen was not given
 	optimizers map[int]struct{} // workers that gave the servers an optimizer
+	confirmed  bool             // a server of this site has answered that it was given one
+	outlived   bool             // a worker's process has been replaced since, so that this may be of an earlier run
 	coded      map[uint64]bool  // BytePS: keys with a compressor
 	allCoded   bool             // there are too many such keys to remember
 	table      table
 }
 
 // newJob returns the job of several connections.
-func newJob(seed, run uint64) *job { return &job{seed: seed, run: run} }
+func newJob(seed, run, peer uint64) *job { return &job{seed: seed, peer: peer, run: run} }
 
 // joined reports whether j has all connections of the job, and not just one.
 func (j *job) joined() bool { return j.run != 0 }
 
 // begin makes a new run of j.
-func (j *job) begin(run uint64) { *j = job{seed: j.seed, run: run} }
+func (j *job) begin(run uint64) { *j = job{seed: j.seed, peer: j.peer, run: run} }
 
 // maxCoded bounds the keys of a job that have a compressor; with more all of them are taken to have one.
 const maxCoded = 1 << 14
@@ -109,4 +113,33 @@ func sumOf(nodes []node) uint64 {
 		h.WriteString(n.endpoint() + " " + strconv.Itoa(n.id) + "\n")
 	}
 	return h.Sum64()
+}
+
+// confirm notes that a server of this site has an optimizer.
+func (j *job) confirm() {
+	if len(j.optimizers) == 0 { // else the worker that gave it is known here
+		j.confirmed, j.outlived = true, false
+	}
+}
+
+// replace notes that another process has taken a worker's place.
+func (j *job) replace(worker int) {
+	delete(j.optimizers, worker)
+	j.outlived = j.outlived || j.confirmed
+}
+
+// updates reports whether the servers have an optimizer, with which they update weights.
+func (j *job) updates() bool { return len(j.optimizers) > 0 || j.confirmed && !j.outlived }
+
+// clone returns a copy that shares nothing with t.
+func (t *table) clone() table {
+	return table{t.sum, maps.Clone(t.nodes), maps.Clone(t.ports), maps.Clone(t.at), maps.Clone(t.times), maps.Clone(t.heard)}
+}
+
+// copy returns a copy for the words of another peer.
+func (j *job) copy(run, peer uint64) *job {
+	c := *j
+	c.peer, c.run = peer, run
+	c.optimizers, c.coded, c.table = maps.Clone(j.optimizers), maps.Clone(j.coded), j.table.clone()
+	return &c
 }

@@ -83,6 +83,86 @@ func TestPeersKnowNothingOfEachOther(t *testing.T) {
 	expect(t, "weights on a new connection", n.connect(8, 9).say(pulled), tensor.State, tensor.Float32)
 }
 
+// A hostile peer of a configured job, which speaks for the job's nodes behind another peer, changes nothing for that one's tensors: neither by tables, nor as a
+// worker that begins anew or gives an optimizer, nor by pushes.
+func TestPeerSpeaksForItself(t *testing.T) {
+	for _, table := range []bool{false, true} { // whether this site's scheduler has told a third peer the table before
+		peerSpeaksForItself(t, table)
+	}
+}
+
+func peerSpeaksForItself(t *testing.T, table bool) {
+	n := newNetwork(t, "job")
+	if table {
+		(&network{t: t, protocol: n.protocol, job: "job", peer: "osaka", own: parser.Client}).announce(9, all())
+	}
+	n.peer, n.own = "tokyo", parser.Server // Tokyo's nodes dial this site's server
+	n.connect(9, 8).say(say{kind: command, head: 3, time: 0})
+	mallory := &network{t: t, protocol: n.protocol, job: "job", peer: "mallory", own: parser.Server}
+	answers := func() *wire { // of this site's server, to Tokyo's worker
+		c := *n
+		c.own = parser.Client
+		return c.connect(8, 9)
+	}()
+	expect(t, "a sum", answers.say(pulled), tensor.Aggregate, tensor.Float32)
+	mallory.connect(9, 8).say(say{kind: command, head: 0, time: 0})
+	expect(t, "a sum still", answers.say(pulled), tensor.Aggregate, tensor.Float32)
+	n.connect(9, 8).say(say{kind: command, head: 0, time: 5})
+	expect(t, "weights", answers.say(pulled), tensor.State, tensor.Float32)
+	for _, to := range []int{9, 8, 9} {
+		mallory.announce(to, all())
+		mallory.announce(to, tableOf(false, nodeOf(8), nodeOf(9), nodeOf(1)))
+	}
+	mallory.connect(9, 8).say(say{kind: command, head: 3, time: 0})
+	mallory.connect(9, 8).say(say{kind: command, head: 3, time: 0})
+	got := answers.say(pulled)
+	expect(t, "weights still", got, tensor.State, tensor.Float32)
+	worker := n.connect(9, 8)
+	expect(t, "Tokyo's first push", worker.say(of(3, 6)), tensor.Exact, tensor.Float32)
+	mallory.connect(9, 8).say(of(3, 0))
+	expect(t, "Tokyo's second push", worker.say(of(3, 7)), tensor.Gradient, tensor.Float32)
+}
+
+// The words of this site's nodes hold for all peers of a job, also for one that comes later: a table of a scheduler here, an optimizer that a worker here gives, and one of
+// another peer's worker once a server here has answered it.
+func TestThisSiteSpeaksForTheJob(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		given func(n *network, as func(peer string, own parser.Side) *network)
+	}{
+		{"by a worker here", func(_ *network, as func(string, parser.Side) *network) {
+			as("osaka", parser.Client).connect(9, 10).say(say{kind: command, head: 0, time: 0})
+		}},
+		{"by another peer's worker", func(_ *network, as func(string, parser.Side) *network) {
+			asked := as("osaka", parser.Server).connect(9, 8)
+			asked.say(say{kind: command, head: 0, time: 0})
+			as("osaka", parser.Client).connect(8, 9).send(0, multipart(meta{head: 0, simple: true}.proto()))
+		}},
+	} {
+		for _, late := range []bool{false, true} {
+			n := newNetwork(t, "job")
+			as := func(peer string, own parser.Side) *network {
+				return &network{t: t, protocol: n.protocol, job: "job", peer: peer, own: own}
+			}
+			answers := func() *wire { return as("tokyo", parser.Client).connect(8, 11) }
+			if !late {
+				answers()
+			}
+			as("osaka", parser.Client).announce(9, all())
+			expect(t, c.name+": a sum", answers().say(pulled), tensor.Aggregate, tensor.Float32)
+			if late {
+				n = newNetwork(t, "job")
+				as("osaka", parser.Client).announce(9, all())
+			}
+			c.given(n, as)
+			a := answers()
+			if got := a.say(pulled); got.Role != tensor.State || a.parsers[0].(*stream).conn.job.table.node(addressOf(11)) != 11 {
+				t.Errorf("%s, late %v: %+v", c.name, late, got)
+			}
+		}
+	}
+}
+
 // A job that runs again begins again: with another table, with the same one on another connection, and, where no table is
 // seen, when a worker counts its requests from the start again.
 func TestRuns(t *testing.T) {

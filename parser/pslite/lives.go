@@ -12,7 +12,7 @@ type life struct {
 
 // A lifeOf names the lives that follow each other. Timestamps are counted for each customer.
 type lifeOf struct {
-	run           uint64
+	peer, run     uint64         // of the job
 	server        netip.AddrPort // where it listens: another process listens elsewhere
 	worker        int
 	times         uint64 // how often the worker is known to have been replaced

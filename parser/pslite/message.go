@@ -90,7 +90,7 @@ func (s *stream) expect(more bool) {
 // beginVals begins the payload.
 func (s *stream) beginVals() {
 	m := &s.msg
-	m.vals = s.conn.value(s.route(), &m.meta, &m.keys, s.frame.size)
+	m.vals = s.conn.value(s.side, s.route(), &m.meta, &m.keys, s.frame.size)
 	s.beginPayload(m.vals)
 }
 
@@ -179,7 +179,7 @@ func (s *stream) endMeta(body []byte) {
 		s.count.payloads++
 		return
 	}
-	s.conn.observe(s.route(), &s.msg.meta)
+	s.conn.observe(s.side, s.route(), &s.msg.meta)
 	s.msg.meta.nodes = nil
 }
 

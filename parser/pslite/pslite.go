@@ -56,9 +56,8 @@
 //
 // # Jobs
 //
-// The connections of a job share facts: which node is a worker and which a server, and the commands. The scheduler's
-// table of nodes (ADD_NODE) joins connections by the address that they go to, where no job is configured only connections through one peer: a
-// table is its sender's word. Without a table all connections of a
+// The connections of a job through one peer share facts: which node is a worker and which a server, and the commands. What nodes of this site say
+// holds for all peers (own.go). The scheduler's table of nodes (ADD_NODE) joins connections through the peer by the address that they go to. Without a table all connections of a
 // configured job are joined, and other connections stand alone. A table that differs, or that a node gets once more on another
 // connection, begins a new run.
 //

@@ -1,36 +1,43 @@
 package pslite
 
-import "github.com/gradproxy/gradproxy/tensor"
+import (
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
 
-// observe takes note of a message without data.
-func (x *connection) observe(r route, m *meta) {
+// observe takes note of a message without data, of that side.
+func (x *connection) observe(side parser.Side, r route, m *meta) {
 	f := x.facts
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case m.command == addNode && r.from == scheduler && !m.request:
-		f.announce(x, r.listener, m.nodes)
+		f.believe(x, side, func(in scope, j *job) { f.announce(in, x.number, j, r.listener, m.nodes) })
 	case m.kind() == command && m.request && worker(r.from):
 		j := f.jobOf(x, r.listener)
-		f.life(x, j, r, m)
+		f.life(x, side, j, r, m)
 		if m.head == optimizer {
-			j.optimize(r.from)
+			f.believe(x, side, func(in scope, j *job) { f.jobIn(in, r.listener, j).optimize(r.from) })
 		}
+	case m.kind() == command && !m.request && server(r.from) && m.head == optimizer && x.own(side) && f.jobOf(x, r.listener).updates():
+		f.believe(x, side, func(in scope, j *job) { f.jobIn(in, r.listener, j).confirm() })
 	}
 }
 
 // life returns the number of the life to which a request belongs.
-func (f *facts) life(x *connection, j *job, r route, m *meta) uint64 {
-	number, replaced := f.live(lifeOf{j.run, r.listener, r.from, j.table.times[r.from], m.app, m.customer}, m.timestamp, x.number)
+func (f *facts) life(x *connection, side parser.Side, j *job, r route, m *meta) uint64 {
+	number, replaced := f.live(lifeOf{j.peer, j.run, r.listener, r.from, j.table.times[r.from], m.app, m.customer}, m.timestamp, x.number)
 	if replaced {
-		delete(j.optimizers, r.from)
+		f.believe(x, side, func(in scope, j *job) { f.jobIn(in, r.listener, j).replace(r.from) })
 	}
-	j.begun = j.begun || m.timestamp == 0
+	if m.timestamp == 0 && !j.begun {
+		f.believe(x, side, func(in scope, j *job) { f.jobIn(in, r.listener, j).begun = true })
+	}
 	return number
 }
 
 // value takes note of a message with vals of size bytes, and returns the tensor that they are.
-func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
+func (x *connection) value(side parser.Side, r route, m *meta, k *keys, size int) tensor.Tensor {
 	l := layoutOf(m, k, size)
 	t := tensor.Tensor{DType: l.dtype, Size: size, Hold: size, Why: tensor.RoleUnproved}
 	f := x.facts
@@ -41,10 +48,10 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	switch {
 	case !ok:
 	case id.direction == pull:
-		f.life(x, j, r, m)
+		f.life(x, side, j, r, m)
 	case id.direction == push:
 		isList := x.isList(m, k.bytes) && size%(k.bytes/keyWidth(m.types[0])*l.dtype.Size()) == 0
-		if number := f.life(x, j, r, m); l.known || isList {
+		if number := f.life(x, side, j, r, m); l.known || isList {
 			t.Role, t.Why = f.push(j, number, r, m, l), tensor.OK
 			t.Proof = j.pushProof(isList)
 		}
@@ -107,7 +114,7 @@ func (j *job) pushProof(isList bool) tensor.Proof {
 	switch {
 	case isList:
 		return tensor.ByUser
-	case len(j.optimizers) > 0:
+	case j.updates():
 		return tensor.ByUpdate
 	}
 	return tensor.ByWire
@@ -120,9 +127,9 @@ func (j *job) answer(m *meta, l layout) (tensor.Role, tensor.Reason) {
 		return tensor.Exact, tensor.OK
 	case m.packed:
 		return tensor.Aggregate, tensor.OK
-	case len(j.optimizers) > 0:
+	case j.updates():
 		return tensor.State, tensor.OK
-	case !j.begun: // an optimizer may have been given before, or on a connection that is not known to be the job's
+	case !j.begun, j.confirmed: // an optimizer may have been given before, or on a connection that is not known to be the job's
 		return tensor.Unknown, tensor.RoleUnproved
 	}
 	return tensor.Aggregate, tensor.OK

@@ -188,6 +188,7 @@ type network struct {
 	protocol *Protocol
 	job      string
 	peer     string
+	own      parser.Side // the end of its connections that is at this site
 	sums     parser.Sums // that the job's configuration says
 	numbers  int
 }
@@ -221,7 +222,7 @@ func (n *network) connectTo(from int, listener netip.AddrPort) *wire {
 	n.numbers++
 	client := netip.AddrPortFrom(addressOf(from).Addr(), uint16(50000+n.numbers))
 	w := &wire{t: n.t}
-	w.parsers[0], w.parsers[1] = n.protocol.New(parser.Conn{Job: n.job, Peer: n.peer, Client: client, Server: listener, Number: n.numbers, Sums: n.sums})
+	w.parsers[0], w.parsers[1] = n.protocol.New(parser.Conn{Job: n.job, Peer: n.peer, Client: client, Server: listener, Number: n.numbers, Sums: n.sums, Own: n.own})
 	w.send(parser.Server, hello(0, "ROUTER", ""))
 	w.send(parser.Client, hello(0, "DEALER", "ps"+strconv.Itoa(from)))
 	return w

@@ -230,12 +230,27 @@ func (f *facts) instance(id instanceID, c collective) {
 	f.collectives.Keep(k, n+1, maxCollectives)
 }
 
-// collective returns a call of a collective, and how many such calls there were.
+// collective returns a call of a collective, and how many such calls there were, as the peer and this site have said. They must not contradict each other.
 func (f *facts) collective(id instanceID) (c collective, calls int, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	c, calls, ok = f.saidIn(id)
+	id.scope = id.scope.ofSite()
+	own, more, too := f.saidIn(id)
+	switch {
+	case !too:
+		return c, calls, ok && !c.unclear
+	case !ok:
+		return own, more, !own.unclear
+	}
+	agree := !c.unclear && !own.unclear && c.typ == own.typ && c.number == own.number && c.name == own.name
+	return own, max(calls, more), agree
+}
+
+// saidIn returns a call of a collective as one scope has it, and how many such calls it has. The caller holds f.mu.
+func (f *facts) saidIn(id instanceID) (c collective, calls int, ok bool) {
 	c, ok = f.instances.Use(id)
-	if !ok || c.unclear {
+	if !ok {
 		return collective{}, 0, false
 	}
 	calls, _ = f.collectives.Use(collectiveID{id.scope, id.group, c.name, c.number, c.shape.hash})

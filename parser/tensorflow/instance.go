@@ -1,6 +1,9 @@
 package tensorflow
 
-import "github.com/gradproxy/gradproxy/parser/internal/protoscan"
+import (
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
+)
 
 // An instanceReader reads CompleteInstanceRequest.
 type instanceReader struct {
@@ -55,7 +58,15 @@ func (r *instanceReader) Leave(protoscan.Path) {}
 func (r *instanceReader) end(whole bool) bool {
 	if whole {
 		x := r.message.call.conn
-		x.facts.instance(instanceID{x.scope, r.group, r.instance}, r.of)
+		x.facts.instance(instanceID{x.scopeOfWords(r.message.head.From), r.group, r.instance}, r.of)
 	}
 	return false
+}
+
+// scopeOfWords returns the scope of what that side of the connection tells of collectives.
+func (x *connection) scopeOfWords(from parser.Side) scope {
+	if x.conn.Job != "" && from == x.conn.Own {
+		return x.scope.ofSite()
+	}
+	return x.scope
 }

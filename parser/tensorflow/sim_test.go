@@ -155,6 +155,7 @@ func TestFactsStayInTheirJob(t *testing.T) {
 		"two jobs":         {{Job: "a"}, {Job: "b"}},
 		"two peers":        {{Peer: "a"}, {Peer: "b"}},
 		"a job and a peer": {{Job: "a"}, {Peer: "a"}},
+		"peers of a job":   {{Job: "a", Peer: "a"}, {Job: "a", Peer: "b"}},
 	} {
 		p := new(Protocol)
 		j := newJob(t, 1000)
@@ -262,6 +263,44 @@ func TestCollectives(t *testing.T) {
 		}
 		if len(keys) != 4 { // a broadcast, two passes, and the unknown one
 			t.Errorf("%d keys of %v", len(keys), keys)
+		}
+	}
+}
+
+// What tasks of this site tell their leader of a collective holds for all peers of the job; what another peer's tasks tell holds for that peer alone, and what contradicts a peer holds for none.
+func TestCollectivesBySite(t *testing.T) {
+	announced := func(name string) *job {
+		j := newJob(t, 3001)
+		for i := range uint64(4) {
+			j.forward.Unary(sim.WorkerService+"CompleteInstance", sim.Instance(typeReduce, 1, 100+i, name, 5000), nil, 100)
+		}
+		return j
+	}
+	c := parser.Conn{Job: "job", Sums: parser.SumsGradients}
+	for name, tc := range map[string]struct {
+		said  []parser.Conn // by peer, and the side of this site; the client tells
+		names []string
+		want  tensor.Role
+	}{
+		"a task here":             {[]parser.Conn{{Peer: "mallory", Own: parser.Client}}, []string{"sum"}, tensor.Gradient},
+		"the peer's":              {[]parser.Conn{{Peer: "tokyo", Own: parser.Server}}, []string{"sum"}, tensor.Gradient},
+		"another peer's":          {[]parser.Conn{{Peer: "mallory", Own: parser.Server}}, []string{"sum"}, tensor.Unknown},
+		"both alike":              {[]parser.Conn{{Peer: "tokyo", Own: parser.Server}, {Peer: "osaka", Own: parser.Client}}, []string{"sum", "sum"}, tensor.Gradient},
+		"both, and not alike":     {[]parser.Conn{{Peer: "tokyo", Own: parser.Server}, {Peer: "osaka", Own: parser.Client}}, []string{"sum", "other"}, tensor.Unknown},
+		"another peer, not alike": {[]parser.Conn{{Peer: "tokyo", Own: parser.Server}, {Peer: "mallory", Own: parser.Server}}, []string{"sum", "other"}, tensor.Gradient},
+	} {
+		p := new(Protocol)
+		for i, by := range tc.said {
+			by.Job, by.Sums = c.Job, c.Sums
+			announced(tc.names[i]).play(p, by)
+		}
+		j := newJob(t, 3001)
+		for i := range 4 {
+			j.recvBuf(fmt.Sprintf("1:%d:0:0:%d:0:1", 100+i, 0), bytesOf(10000))
+		}
+		c.Peer = "tokyo"
+		if _, got := j.play(p, c); len(got) != 4 || got[3].Tensor.Role != tc.want {
+			t.Errorf("%s: %+v, want %v", name, got, tc.want)
 		}
 	}
 }
@@ -575,4 +614,23 @@ func TestRenewedVariables(t *testing.T) {
 			t.Errorf("%s: role %d, want %d", name, got, c.want)
 		}
 	}
+}
+
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+func FuzzFactsOfOthers(f *testing.F) {
+	graph := gradients(f, 400)
+	seeds := []parsertest.Exchange{both(f), graph.backward.Exchange(), graph.forward.Exchange()}
+	for _, x := range seeds {
+		f.Add(parsertest.Fold(x), true)
+		f.Add(parsertest.Fold(x), false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, named bool) {
+		victim := parser.Conn{Job: "job", Sums: parser.SumsGradients, Client: workerAddr, Server: serverAddr}
+		if !named {
+			victim.Job = ""
+		}
+		for _, x := range seeds {
+			parsertest.Apart(t, func() parser.Protocol { return new(Protocol) }, victim, x, parsertest.Unfold(b), netip.AddrPortFrom(netip.MustParseAddr("10.0.9.9"), 1), victim.Server)
+		}
+	})
 }

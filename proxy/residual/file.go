@@ -101,7 +101,7 @@ func (s *Store) Load(r io.Reader) error {
 // dense reads one tensor's entry, whose memory may cost left bytes.
 func (r *fileReader) dense(s *Store, left int64) (*Dense, error) {
 	var k denseKey
-	k.job = string(r.next(r.length(maxJobName)))
+	k.job = string(r.next(r.length(maxOwner)))
 	if key := r.next(8); key != nil {
 		k.key = binary.LittleEndian.Uint64(key)
 	}

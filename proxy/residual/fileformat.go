@@ -17,8 +17,8 @@ import (
 // The file: "gpresid1", then entries of a kind (1) and its fields, then 0 and the CRC-32C of all bytes before it
 // (4). Lengths, sizes and counts are varints, the rest is little-endian. The entries:
 //
-//	1  a tensor with a residual: job (length, text), key(8), dtype(1), size, and the residual's float32 values
-//	2  rows of a sparse tensor with residuals: job, key of the index(8), dtype(1), elements of a row, count, then
+//	1  a tensor with a residual: owner (length, text), key(8), dtype(1), size, and the residual's float32 values
+//	2  rows of a sparse tensor with residuals: owner, key of the index(8), dtype(1), elements of a row, count, then
 //	   for each its id(8) and float32 values. One tensor may have several entries; of a row that is there twice, the last counts
 const magic = "gpresid1"
 
@@ -34,8 +34,11 @@ var ErrFile = errors.New("proxy: saved residuals cannot be used")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// maxJobName is the most bytes of a job's name, as in a Declare frame.
-const maxJobName = 255
+// maxOwner is the most bytes of an owner's name that is read.
+const maxOwner = 1 << 10
+
+// Owner names the tensors of a job that are sent to a peer. Residuals of a file from before it are never asked for.
+func Owner(job, peer string) string { return job + "\x00" + peer }
 
 var (
 	errDamaged = errors.New("is damaged")

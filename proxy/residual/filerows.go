@@ -74,7 +74,7 @@ type fileArrays map[rowsKey]*Rows
 // rows reads an entry of rows, which with all entries before it may cost left bytes.
 func (r *fileReader) rows(arrays fileArrays, left *int64) error {
 	var k rowsKey
-	k.job = string(r.next(r.length(maxJobName)))
+	k.job = string(r.next(r.length(maxOwner)))
 	if key := r.next(8); key != nil {
 		k.keys = binary.LittleEndian.Uint64(key)
 	}

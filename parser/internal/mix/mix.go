@@ -29,13 +29,13 @@ const (
 )
 
 // Job returns the scope of a connection, which connections must have in common to share facts, and the seed of its tensors' keys. The two follow from the
-// configured job; without one from the server, and the scope from the peer as well, for which each proxy has another name.
+// configured job, or without one from the server, and the scope from the peer as well, for which each proxy has another name: peers of a job need not trust each other.
 func Job(job, peer string, server netip.AddrPort) (scope, seed uint64) {
 	if job != "" {
 		seed = Words(seedOfJob, xxhash.Sum64String(job))
-		return seed, seed
+	} else {
+		addr := server.Addr().As16()
+		seed = Words(seedOfServer, xxhash.Sum64(addr[:]), uint64(server.Port())) // users choose the port
 	}
-	addr := server.Addr().As16()
-	seed = Words(seedOfServer, xxhash.Sum64(addr[:]), uint64(server.Port())) // users choose the port
 	return Words(seed, xxhash.Sum64String(peer)), seed
 }

@@ -26,8 +26,11 @@ func TestJob(t *testing.T) {
 		}
 	}
 	scope, seed := Job("x", "a", server)
-	if s, k := Job("x", "b", netip.MustParseAddrPort("10.0.0.2:1")); s != scope || k != seed {
-		t.Error("a job's scope or seed depends on the server or the peer")
+	if s, k := Job("x", "a", netip.MustParseAddrPort("10.0.0.2:1")); s != scope || k != seed {
+		t.Error("a job's scope or seed depends on the server")
+	}
+	if s, k := Job("x", "b", server); s == scope || k != seed {
+		t.Error("two peers of a job have one scope, or two seeds")
 	}
 	if s, k := Job("y", "a", server); s == scope || k == seed {
 		t.Error("two jobs have one scope or one seed")

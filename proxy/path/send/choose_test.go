@@ -16,6 +16,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -385,7 +386,7 @@ func TestGuardedBlockTravelsExactly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := s.env.Residuals.Dense("", x, false)
+	d := s.env.Residuals.Dense(residual.Owner("", ""), x, false)
 	d.Lock()
 	enc, err := feedback.NewControlled(c, x.DType, d.Part(0, x.Size), d.Control(0))
 	for i := 0; i < 2000 && err == nil && d.Control(0).Ratio() < 30; i++ {

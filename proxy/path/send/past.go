@@ -9,6 +9,7 @@ import (
 // its protocol never connects again.
 type past struct {
 	*direction
+	owner string                     // names the job and the peer in residuals; "": not made yet
 	job   *residual.Job              // nil: nothing could lose something so far
 	dense map[uint64]*residual.Dense // by key
 	rows  map[uint64]*residual.Rows  // of sparse tensors, by their index's key
@@ -16,7 +17,7 @@ type past struct {
 
 // ofDense returns the past of a tensor, or nil if there is no room for it.
 func (p *past) ofDense(t tensor.Tensor) *residual.Dense {
-	d := p.conn.Env.Residuals.Dense(p.conn.Job, t, p.lasting())
+	d := p.conn.Env.Residuals.Dense(p.owned(), t, p.lasting())
 	if d != nil {
 		if p.dense == nil {
 			p.dense = map[uint64]*residual.Dense{}
@@ -31,7 +32,7 @@ func (p *past) ofDense(t tensor.Tensor) *residual.Dense {
 
 // ofRows returns the past of a sparse tensor, whose rows have width elements, or nil if there is no room for it.
 func (p *past) ofRows(t tensor.Tensor, width int) *residual.Rows {
-	r := p.conn.Env.Residuals.Rows(p.conn.Job, t, width, p.lasting())
+	r := p.conn.Env.Residuals.Rows(p.owned(), t, width, p.lasting())
 	if r != nil {
 		if p.rows == nil {
 			p.rows = map[uint64]*residual.Rows{}
@@ -39,6 +40,14 @@ func (p *past) ofRows(t tensor.Tensor, width int) *residual.Rows {
 		p.rows[t.Keys] = r
 	}
 	return r
+}
+
+// owned returns the name under which residuals are kept. The peer is part of it: what one peer says of its nodes may give its tensors the keys that another peer's have.
+func (p *past) owned() string {
+	if p.owner == "" {
+		p.owner = residual.Owner(p.conn.Job, p.conn.Peer)
+	}
+	return p.owner
 }
 
 // lasting reports whether the protocol's tensors outlive the connection.
