@@ -14,8 +14,8 @@
 //
 // Never redirected are: protocols other than TCP; ports outside the range, and port 22; destinations in no network;
 // addresses of this host, so that a job's connections to itself stay as they are; the peers' tunnels; sockets with the
-// proxy's mark; sockets that are bound to a device; and sockets of another network namespace than the proxy's, for loopback
-// there is not its own. A connection that is not redirected costs a look-up at its connect and, with Hold, a look at its socket's state for each packet. A client of
+// proxy's mark; sockets that are bound to a device; and sockets of another network namespace than the proxy's, whose loopback
+// is not the proxy's. A connection that is not redirected costs a look-up at its connect and, with Hold, a look at its socket's state for each packet. A client of
 // Multipath TCP is redirected like one of TCP, which it then is: the listener speaks no other.
 //
 // Whether anything is redirected depends on a beat, a time that the proxy renews: with the last one older than a few seconds

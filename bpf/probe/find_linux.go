@@ -122,8 +122,8 @@ func (p *Probes) forget(process *Process) {
 	process.library.users--
 }
 
-// Living forgets the processes that have ended, and returns the others. It detaches the programs from libraries that had no process for a
-// minute before now.
+// Living forgets the processes that have ended, and returns the others. It detaches the programs from libraries that no process has had for the last
+// minute.
 func (p *Probes) Living(now time.Time) []*Process {
 	living, unused := p.sweep(now)
 	for _, l := range unused { // no lock is held: to detach takes long

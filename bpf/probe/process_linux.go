@@ -10,11 +10,11 @@ type Process struct {
 	recent   *Recent
 	pid      int
 	born     string // its start time, which tells it from a later process with its number
-	random   string // tells it from itself once it executes a program: see randomOf
+	random   string // drawn anew whenever it executes a program: see randomOf
 	name     string
 	epoch    uint32 // by which the programs know it
 	place    uint32 // of its newest calls
-	identity uint64 // by chance
+	identity uint64 // drawn at random
 	library  *library
 	ended    atomic.Pointer[string]
 }
@@ -22,7 +22,7 @@ type Process struct {
 // Pid returns the number of the process.
 func (p *Process) Pid() int { return p.pid }
 
-// Identity tells the process, and its buckets since it was found, from all that anybody ever finds.
+// Identity returns a number that no other process has, and that the process does not have again if it is found once more: the buckets are others then.
 func (p *Process) Identity() uint64 { return p.identity }
 
 // Place says where a [Recent] has the process's newest calls.

@@ -1,6 +1,6 @@
 // Package onebit is 1-bit SGD ([Seide et al.]) as 3LC's section 5.1 measures it, "MQE 1-bit int" ([Lim, Andersen and
-// Kaminsky]): a value is sent as whether it is negative, and delivered as the mean of the block's negative values, or of the
-// others. Of all pairs of values for the two signs the means have the least squared error.
+// Kaminsky]): the sign of a value is sent, and the mean of the block's values with that sign is delivered. No other
+// two values, one for each sign, have a smaller squared error.
 //
 // It is meant for error feedback, by package feedback: alone it is biased, and training with it diverges.
 //
@@ -24,7 +24,7 @@
 // Size: 1 bit a value and 8 bytes a block, 31.97x of float32.
 // Error: ‖x-y‖² = ‖x‖² - h·high² - l·low² over a block with h values that are not negative and l that are, but for the
 // rounding of the means to float32: at most (1 - 1/max(h, l))·‖x‖², and of normal values (1 - 2/π)·‖x‖², 0.36. With feedback the
-// residual settles, but at many steps' gradients, and after hundreds of steps.
+// residual stops growing after hundreds of steps, and is then as large as the gradients of many steps.
 // Time: O(n), one pass each way. Memory: none that grows with n.
 //
 // # Unsuited

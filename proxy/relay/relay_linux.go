@@ -19,8 +19,8 @@ type Relay struct {
 	mu     relayLock
 	pairs  map[*pair]*loop
 	closed bool
-	idle   sync.Cond    // there are no pairs
-	pipes  atomic.Int64 // that there are
+	idle   sync.Cond    // signalled when the last pair has ended
+	pipes  atomic.Int64 // their number
 }
 
 // errClosed says that a Relay takes no more pairs.

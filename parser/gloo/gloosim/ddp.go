@@ -99,9 +99,9 @@ func Gather(name string, step, n int, d tensor.DType) Call {
 // DDP is a job of PyTorch's DistributedDataParallel.
 type DDP struct {
 	Shapes  [][]int64    // of the parameters
-	DType   tensor.DType // of gradients on the wire (a hook may make it another than the parameters' float32)
+	DType   tensor.DType // of gradients on the wire (a hook may convert gradients: parameters are float32)
 	Steps   int
-	Buckets [][]int // parameters of each bucket once they are made anew; nil: of all steps, one of all parameters
+	Buckets [][]int // parameters of each bucket, once DDP has rebuilt its buckets; nil: in all steps one bucket has all parameters
 	Buffers int     // bytes of float buffers, broadcast before each step
 	Unused  bool    // looks for unused parameters: announces no buckets, and reduces a map of used ones
 	Static  bool    // its graph is static: it announces its buckets before the third step, not the second

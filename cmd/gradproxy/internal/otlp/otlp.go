@@ -79,7 +79,7 @@ func Port(endpoint string) uint16 {
 	return uint16(n)
 }
 
-// Run exports every so often until ctx ends, which an export that is under way does not outlive.
+// Run exports at regular intervals until ctx ends. An export that is under way then is given up.
 func (e *Exporter) Run(ctx context.Context) {
 	e.began = time.Now()
 	tick := time.NewTicker(Every)
