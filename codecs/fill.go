@@ -11,11 +11,22 @@ type Filled interface {
 
 // FillOf returns the results of Fill for the method of c; ok is false if it is not Filled.
 func FillOf(c Codec) (code byte, period int, ok bool) {
-	m, _ := MethodOf(c)
+	v, _ := c.(values)
+	return v.filled.code, v.filled.period, v.filled.ok
+}
+
+// A filled has the results of FillOf. Values asks the method for them once: they are needed for every block, at which time the caches have its elements and little else.
+type filled struct {
+	code   byte
+	period int
+	ok     bool
+}
+
+func filledOf(m Method) filled {
 	f, ok := m.(Filled)
 	if !ok {
-		return 0, 0, false
+		return filled{}
 	}
-	code, period = f.Fill()
-	return code, period, true
+	code, period := f.Fill()
+	return filled{code, period, true}
 }

@@ -36,7 +36,7 @@ type ValueDecoder interface {
 func Values(m Method) Codec {
 	t := m.Traits()
 	t.Lossless = false
-	return values{m, t}
+	return values{m, t, filledOf(m)}
 }
 
 // MethodOf returns the method that Values made c of; ok is false for any other codec.
@@ -48,6 +48,7 @@ func MethodOf(c Codec) (m Method, ok bool) {
 type values struct {
 	Method
 	traits Traits
+	filled filled
 }
 
 func (v values) Traits() Traits { return v.traits }
