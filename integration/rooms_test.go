@@ -39,17 +39,11 @@ var methodKnots = map[string][]string{
 	"parser/pslite": {"stream.go", "message.go"},
 }
 
-// upcalls names, by room, the interface through which earlier files tell later ones of an event.
-var upcalls = map[string]string{
-	// A session hands its peer the openings of streams, and has it put a fresh session in its place when it fails, in whichever goroutine that is.
-	"proxy/tunnel": "owner",
-}
-
 // stages is the order of a sender's stages: each may use the ones after it.
 var stages = []string{"send.go", "read.go", "classify.go", "cut.go", "choose.go", "encode.go", "emit.go"}
 
 // A room's files use each other one way, by the names of package scope and by the methods that they call. A call through an interface of the room counts as a call of
-// that method of each type of the room that has the interface's methods, unless upcalls names it.
+// that method of each type of the room that has the interface's methods.
 func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	for _, system := range []string{"linux", "darwin"} {
 		t.Run(system, func(t *testing.T) {

@@ -137,7 +137,7 @@ func (s *source) note(room string, files []string, checked *types.Package, info 
 		}
 		if f, ok := used.(*types.Func); ok && f.Signature().Recv() != nil {
 			methods[by][in] = f.Name()
-			for _, m := range implementations(f, upcalls[room]) {
+			for _, m := range implementations(f) {
 				if in := fileOf(m.Pos()); in != by {
 					methods[by][in] = m.Name()
 				}
@@ -147,11 +147,10 @@ func (s *source) note(room string, files []string, checked *types.Package, info 
 	s.names[room], s.methods[room] = names, methods
 }
 
-// implementations returns the methods of its package's types that a call of f, an interface's method, may run; nil for the interface that is named upcall.
-func implementations(f *types.Func, upcall string) (methods []*types.Func) {
-	receiver := f.Signature().Recv().Type()
-	called, ok := receiver.Underlying().(*types.Interface)
-	if named, is := receiver.(*types.Named); !ok || is && named.Obj().Name() == upcall {
+// implementations returns the methods of its package's types that a call of f, an interface's method, may run.
+func implementations(f *types.Func) (methods []*types.Func) {
+	called, ok := f.Signature().Recv().Type().Underlying().(*types.Interface)
+	if !ok {
 		return nil
 	}
 	scope := f.Pkg().Scope()

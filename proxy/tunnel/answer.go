@@ -1,24 +1,58 @@
 package tunnel
 
-// opens implements owner: it answers an opening, or has Config.Accept do so when it is its turn.
-func (p *peer) opens(st *Stream, opening []byte) {
-	in := &Incoming{st: st}
+import (
+	"errors"
+	"io"
+)
+
+// read takes records until the carrier ends, and answers the openings of streams that they bring.
+func (p *peer) read(c *carrier) {
+	err := p.hear(c)
 	switch {
-	case st.session.draining:
+	case errors.Is(err, errBroken):
+		p.fail(c.session, err, err.Error())
+		io.Copy(io.Discard, c.link) // closing before the peer has read the END would take it back
+	case errors.Is(err, errEnded):
+		p.fail(c.session, err, "")
+		err = io.EOF
+	}
+	c.readEnds(err)
+}
+
+// hear takes records, and returns why no more come.
+func (p *peer) hear(c *carrier) error {
+	for {
+		in, err := c.read()
+		if in != nil {
+			p.opens(in)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// opens answers an opening, or has Config.Accept do so when it is its turn.
+func (p *peer) opens(in *Incoming) {
+	s := in.st.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.draining:
 		in.refuse(CodeDraining, "")
 	case p.mem.over(90):
 		in.refuse(CodeMemory, "")
 	default:
-		p.mem.count(int64(len(opening)))
-		p.openings.come(func() { p.show(in, opening) })
+		p.mem.count(int64(len(in.opening)))
+		p.openings.come(func() { p.show(in) })
 	}
 }
 
 // show has Config.Accept answer an opening, unless the peer has withdrawn it.
-func (p *peer) show(in *Incoming, opening []byte) {
+func (p *peer) show(in *Incoming) {
 	s := in.st.session
 	s.mu.Lock()
-	s.mem.count(-int64(len(opening)))
+	s.mem.count(-int64(len(in.opening)))
 	in.begun = true
 	dead := in.st.err != nil
 	if dead {
@@ -29,7 +63,7 @@ func (p *peer) show(in *Incoming, opening []byte) {
 		return
 	}
 	if accept := p.home.cfg.Accept; accept != nil {
-		accept(p.name, opening, in)
+		accept(p.name, in.opening, in)
 	}
 	in.Refuse(CodeCanceled, "no answer")
 }

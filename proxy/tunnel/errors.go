@@ -102,5 +102,8 @@ func (e *ResetError) Error() string {
 	return fmt.Sprintf("tunnel: stream reset %s: %v", who, e.Code)
 }
 
+// errEnded ends a carrier on which the peer has given the session up.
+var errEnded = errors.New("ended by the peer")
+
 // errRetired ends a carrier that both sides have left.
 var errRetired = errors.New("retired")

@@ -153,7 +153,7 @@ func FuzzSession(f *testing.F) {
 		own := s.newStream(streamID(0, s.even))
 		s.mu.Unlock()
 		own.Write([]byte("own"))
-		err := c.readAll()
+		err := p.hear(c)
 		s.mu.Lock()
 		for s.next(c) {
 			c.release()
@@ -163,7 +163,7 @@ func FuzzSession(f *testing.F) {
 		if limit := int64(2*len(input) + 1024*len(input)/headerLen + 64<<10); used > limit {
 			t.Errorf("%d bytes in buffers after %d bytes of records", used, len(input))
 		}
-		s.fail(err, "")
+		p.fail(s, err, "")
 		own.Close()
 		for began := time.Now(); e.mem.used.Load() != 0; runtime.Gosched() { // the goroutines of Accept end too
 			if time.Since(began) > time.Minute {

@@ -55,7 +55,7 @@ func (p *peer) call(ctx context.Context, raw net.Conn, s *session, at place) err
 		if err := p.rival(ctx, theirs.mine, raw.RemoteAddr()); err != nil {
 			return c.refuse(err)
 		}
-		s.fail(errors.New("the peer has lost it"), "")
+		p.fail(s, errors.New("the peer has lost it"), "")
 		return errAgain
 	}
 	c.place, c.dialed = at, true
@@ -160,7 +160,7 @@ func (p *peer) settle(c *carrier, s *session, theirs *hello, ready func() error)
 		return errAgain
 	}
 	p.home.running.Go(c.write)
-	p.home.running.Go(c.read)
+	p.home.running.Go(func() { p.read(c) })
 	return nil
 }
 

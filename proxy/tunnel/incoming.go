@@ -8,8 +8,19 @@ import (
 // Incoming is an opening that waits for its answer.
 type Incoming struct {
 	st       *Stream
+	opening  []byte
 	answered atomic.Bool
 	begun    bool // Accept was called, or is about to be
+}
+
+// handOn returns a stream's opening, which must be answered, if it has come whole just now. The lock is held.
+func (st *Stream) handOn() *Incoming {
+	if st.asked == nil {
+		return nil
+	}
+	in := &Incoming{st: st, opening: st.asked}
+	st.asked = nil
+	return in
 }
 
 // Accept answers yes and returns the stream, which may be dead already. After another answer it returns nil.

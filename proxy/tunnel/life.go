@@ -9,12 +9,11 @@ import (
 
 // The life of a session: it is fresh, has carriers, drains, and ends.
 
-func newSession(n *near, f *far, o owner) *session {
+func newSession(n *near, f *far) *session {
 	s := &session{
 		near:    n,
 		far:     f,
 		mem:     &f.mem,
-		owner:   o,
 		mine:    newIncarnation(),
 		streams: make(map[uint64]*Stream),
 		allowed: uint64(n.streams),
@@ -114,16 +113,23 @@ func (s *session) empty() <-chan struct{} {
 	return s.emptied
 }
 
+// A lost says what a session was that has failed.
+type lost struct {
+	lived     bool // it was not fresh
+	streams   int  // all were reset
+	announced bool // the peer had said that it would end
+}
+
 // fail ends the session: all streams are lost. text, if not empty, goes to the peer as the reason, so that it
-// need not wait out the resume time. The peer gets a fresh session in its place.
-func (s *session) fail(reason error, text string) {
+// need not wait out the resume time. The caller must put a fresh session in its place; false: it has failed before.
+func (s *session) fail(reason error, text string) (lost, bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.err != nil {
-		s.mu.Unlock()
-		return
+		return lost{}, false
 	}
 	s.err = fmt.Errorf("%w: %s: %w", ErrSessionLost, s.far.name, reason)
-	lived, streams, announced := s.theirs != incarnation{}, len(s.streams), s.goneAway
+	was := lost{s.theirs != incarnation{}, len(s.streams), s.goneAway}
 	for _, st := range s.streams {
 		st.lose(s.err)
 	}
@@ -138,9 +144,5 @@ func (s *session) fail(reason error, text string) {
 		}
 	}
 	s.lazyAlarm.stop()
-	s.mu.Unlock()
-	s.owner.replace(s)
-	if lived && !s.near.closing.Load() {
-		s.near.sessionLost(s.far.name, reason, streams, announced)
-	}
+	return was, true
 }

@@ -2,8 +2,7 @@ package tunnel
 
 import "encoding/binary"
 
-// opening is called when bytes have come of a stream that the peer opens; once the opening is whole, Accept
-// is called with it. The lock is held.
+// opening is called when bytes have come of a stream that the peer opens; once the opening is whole, the stream has it. The lock is held.
 func (st *Stream) opening() error {
 	have := int(st.have - st.pos)
 	if have < 2 {
@@ -17,7 +16,7 @@ func (st *Stream) opening() error {
 	if have < 2+n {
 		return st.openingEnds()
 	}
-	opening := st.peek(2 + n)[2:]
+	st.asked = st.peek(2 + n)[2:]
 	for left := 2 + n; left > 0; {
 		ch := st.first
 		take := min(left, ch.n-ch.from)
@@ -30,7 +29,6 @@ func (st *Stream) opening() error {
 	st.answered, st.deciding = true, true
 	st.recvBase = uint64(2 + n)
 	st.consumed(2 + n)
-	st.session.owner.opens(st, opening)
 	return nil
 }
 

@@ -126,7 +126,7 @@ func TestNoPaddingForEarlierVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := e.list()[0]
-		s := newSession(&e.near, &p.far, p)
+		s := newSession(&e.near, &p.far)
 		if err := s.establish(&hello{name: "tokyo", mine: incarnation{1}, maxBody: maxBody, streams: 1, window: minWindow, pads: pads}); err != nil {
 			t.Fatal(err)
 		}

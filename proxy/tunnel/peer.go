@@ -39,7 +39,7 @@ func newPeer(h *home, cfg Peer) *peer {
 	if t, auto := h.transport.(*autoTransport); auto {
 		p.chooser.auto, p.chooser.kinds = true, t.kinds()
 	}
-	p.sess = newSession(&h.near, &p.far, p)
+	p.sess = newSession(&h.near, &p.far)
 	return p
 }
 
@@ -60,13 +60,17 @@ func (p *peer) session() *session {
 // fresh returns the session that takes the place of the current one; the lock is held.
 func (p *peer) fresh() *session {
 	if p.next == nil {
-		p.next = newSession(&p.home.near, &p.far, p)
+		p.next = newSession(&p.home.near, &p.far)
 	}
 	return p.next
 }
 
-// replace implements owner: it puts a fresh session in the place of one that failed.
-func (p *peer) replace(failed *session) {
+// fail ends a session, as session.fail does, and puts a fresh one in its place.
+func (p *peer) fail(failed *session, reason error, text string) {
+	was, fails := failed.fail(reason, text)
+	if !fails {
+		return
+	}
 	p.mu.Lock()
 	if p.sess == failed {
 		p.sess = p.fresh()
@@ -76,6 +80,9 @@ func (p *peer) replace(failed *session) {
 	}
 	p.mu.Unlock()
 	p.kicks.all()
+	if was.lived && !p.home.closing.Load() {
+		p.home.sessionLost(p.name, reason, was.streams, was.announced)
+	}
 }
 
 // candidate returns the session to which a dialed peer of incarnation theirs can attach.
@@ -113,7 +120,7 @@ func (p *peer) confirm(s *session, h *hello) error {
 		return err
 	}
 	if old != nil {
-		old.fail(errors.New("the peer began a new one"), "")
+		p.fail(old, errors.New("the peer began a new one"), "")
 	}
 	return nil
 }

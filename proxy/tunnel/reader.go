@@ -2,20 +2,14 @@ package tunnel
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 )
 
-// read takes records until the carrier ends.
-func (c *carrier) read() {
-	err := c.readAll()
+// readEnds ends the carrier, since read has returned err. If both sides have left in order, it waits until the writer has as well.
+func (c *carrier) readEnds(err error) {
 	s := c.session
-	if errors.Is(err, errBroken) {
-		s.fail(err, err.Error())
-		io.Copy(io.Discard, c.link) // closing before the peer has read the END would take it back
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == io.EOF && c.leaving && c.peerLeft {
@@ -27,27 +21,30 @@ func (c *carrier) read() {
 	c.kill(err)
 }
 
-func (c *carrier) readAll() error {
+// read takes records until one has brought the opening of a stream, which it returns, or the carrier ends: then it returns an error, perhaps with an
+// opening as well.
+func (c *carrier) read() (*Incoming, error) {
 	var head [headerLen]byte
 	for {
 		if _, err := io.ReadFull(c.link, head[:]); err != nil {
-			return err
+			return nil, err
 		}
 		h, err := parseHeader(&head, maxBody)
 		if err != nil {
-			return broken("%w", err)
+			return nil, broken("%w", err)
 		}
 		c.records.Add(1)
+		var in *Incoming
 		if h.kind == kindData {
-			err = c.data(h)
+			in, err = c.data(h)
 		} else {
 			var body []byte
 			if body, err = c.body(h); err == nil {
 				err = c.control(h, body)
 			}
 		}
-		if err != nil {
-			return err
+		if in != nil || err != nil {
+			return in, err
 		}
 	}
 }
@@ -65,8 +62,7 @@ func (c *carrier) body(h header) ([]byte, error) {
 func (c *carrier) control(h header, body []byte) error {
 	s := c.session
 	if h.kind == kindEnd {
-		s.fail(fmt.Errorf("ended by the peer: %q", body), "")
-		return io.EOF
+		return fmt.Errorf("%w: %q", errEnded, body)
 	}
 	if h.kind == kindPad {
 		return nil
@@ -107,33 +103,34 @@ func (c *carrier) control(h header, body []byte) error {
 	return nil
 }
 
-// data takes the body of a DATA record. All that can be wrong with it is found before a byte of it is stored.
-func (c *carrier) data(h header) error {
+// data takes the body of a DATA record, which may complete an opening. All that can be wrong with it is found before a byte of it is stored.
+func (c *carrier) data(h header) (in *Incoming, err error) {
 	s := c.session
 	if h.length <= smallBody {
 		body, err := c.body(h)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		st, err := s.incoming(h)
 		if st == nil {
-			return err
+			return nil, err
 		}
-		return st.takeSmall(h, body)
+		err = st.takeSmall(h, body)
+		return st.handOn(), err
 	}
 	s.mu.Lock()
 	st, err := s.incoming(h)
 	s.mu.Unlock()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for off := 0; off < h.length; off += pieceSize {
 		n := min(pieceSize, h.length-off)
 		if st == nil {
 			if _, err := io.CopyN(io.Discard, c.link, int64(n)); err != nil {
-				return err
+				return in, err
 			}
 			continue
 		}
@@ -147,10 +144,13 @@ func (c *carrier) data(h header) error {
 		} else {
 			err = st.take(ch)
 		}
+		if in == nil {
+			in = st.handOn()
+		}
 		s.mu.Unlock()
 		if err != nil {
-			return err
+			return in, err
 		}
 	}
-	return nil
+	return in, nil
 }

@@ -9,11 +9,10 @@ import (
 // now. It is fresh until a peer's incarnation is known, and dead once err is set. One lock guards it all,
 // streams included. It is never held during a read or a write, nor while more than 16 KiB are copied.
 type session struct {
-	near  *near
-	far   *far
-	mem   *account // the peer's
-	owner owner
-	mine  incarnation
+	near *near
+	far  *far
+	mem  *account // the peer's
+	mine incarnation
 
 	mu sessionLock
 
@@ -62,14 +61,6 @@ type session struct {
 	meter   meter
 	outage  outage
 	rates   [10]float64 // of the last seconds
-}
-
-// An owner has sessions, one at a time, and does for them the things that are not up to one session.
-type owner interface {
-	// replace puts a fresh session in the place of one that has failed.
-	replace(failed *session)
-	// opens is called when the peer's opening of a stream has come, which it must answer, at once or later. The session's lock is held.
-	opens(st *Stream, opening []byte)
 }
 
 func (s *session) count() int {

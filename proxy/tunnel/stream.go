@@ -20,7 +20,8 @@ type Stream struct {
 	update update
 
 	answering bool   // the peer has opened it
-	answered  bool   // and Accept was called
+	asked     []byte // its opening, which is whole and which the reader of the carrier is to hand on; nil: none is
+	answered  bool   // the opening was whole
 	deciding  bool   // and has not answered: until then the stream keeps its place, even when it is over
 	accepted  bool   // the answer was yes
 	sentBase  uint64 // bytes of the opening or answer in this direction

@@ -123,7 +123,7 @@ func (e *Endpoint) Close() error {
 	e.mu.Unlock()
 	e.cancel()
 	for _, p := range e.list() {
-		p.session().fail(ErrClosed, "the other side has closed")
+		p.fail(p.session(), ErrClosed, "the other side has closed")
 	}
 	e.running.Wait()
 	return nil
@@ -158,7 +158,7 @@ func (e *Endpoint) SetPeers(peers []Peer) error {
 	e.mem.peers.Store(int64(len(peers)))
 	for _, p := range old {
 		p.stop()
-		p.session().fail(errors.New("the peer was taken out of the configuration"), "no longer configured")
+		p.fail(p.session(), errors.New("the peer was taken out of the configuration"), "no longer configured")
 		if p.everUp() {
 			e.wasUp[p.name] = true
 		}

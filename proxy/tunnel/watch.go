@@ -27,7 +27,7 @@ func (p *peer) watch(ctx context.Context) {
 				continue
 			}
 			if err := p.tick(s, now, now.Sub(last) > 3*time.Second); err != nil {
-				s.fail(err, "")
+				p.fail(s, err, "")
 			}
 			last = now
 		}
