@@ -21,17 +21,8 @@ var rooms = []string{"proxy/handover", "proxy/quota", "proxy/inquiry", "proxy/tr
 	"parser/flower", "parser/nvflare", "parser/grpcany", "parser/tensorflow", "parser/internal/cursor", "parser/internal/http1", "parser/internal/mix", "parser/internal/msgscan",
 	"parser/internal/npy", "parser/internal/protoscan", "wan-sim"}
 
-// knots are the files of a room that count as one: the types of one state machine, where each has fields of the others. Files that only act
-// on these types lie above them, and the types of their fields below.
-var knots = map[string][][]string{
-	"proxy/tunnel": {
-		// A session has carriers and streams, and each carrier and stream knows its session.
-		{"session.go", "carrier.go", "stream.go"},
-	},
-}
-
-// methodKnots are the files which a room's only knot, or one type of the room, has besides if calls of methods count: each has methods of the same types, for one thing
-// that these types do. By the names of package scope they use each other one way all the same.
+// methodKnots are the files of a room that count as one if calls of methods count: each has methods of the same type, for one thing
+// that this type does. By the names of package scope they use each other one way all the same.
 var methodKnots = map[string][]string{
 	// The methods of a counted direction lie in a file for each part of a step: learning, buckets, places, weights and extras.
 	"parser/gloo": {"counted.go", "bucket.go", "bycall.go", "extra.go", "learn.go", "place.go", "weights.go"},
@@ -50,8 +41,8 @@ func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 			t.Parallel()
 			s := newSource(t, system)
 			for _, room := range rooms {
-				oneWay(t, room, "names", s.names[room], knots[room])
-				oneWay(t, room, "methods", s.methods[room], knotsByMethods(room))
+				oneWay(t, room, "names", s.names[room], nil)
+				oneWay(t, room, "methods", s.methods[room], methodKnots[room])
 			}
 			const room = "proxy/path/send"
 			stagesInOrder(t, room, s.methods[room])
@@ -59,24 +50,15 @@ func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	}
 }
 
-// knotsByMethods returns the knots of a room if calls of methods count.
-func knotsByMethods(room string) [][]string {
-	besides := methodKnots[room]
-	if besides == nil {
-		return knots[room]
-	}
-	return [][]string{slices.Concat(append(slices.Clip(knots[room]), besides)...)}
-}
-
-// oneWay checks that files of a room use each other's names or methods one way; the files of a knot count as one.
-func oneWay(t *testing.T, room, what string, used uses, knots [][]string) {
+// oneWay checks that files of a room use each other's names or methods one way; the files of the knot count as one.
+func oneWay(t *testing.T, room, what string, used uses, knot []string) {
 	t.Helper()
-	for _, file := range slices.Concat(knots...) {
+	for _, file := range knot {
 		if used[file] == nil {
 			t.Errorf("%s has no file %s", room, file)
 		}
 	}
-	for _, knot := range knots {
+	if len(knot) > 0 {
 		used = join(used, knot)
 	}
 	if circle := circleIn(used); circle != nil {

@@ -30,7 +30,7 @@ func own(t testing.TB, s *session, c *carrier, base uint64, n int, fin bool) *St
 	t.Helper()
 	s.mu.Lock()
 	s.opened++
-	st := s.newStream(streamID(s.opened-1, s.even))
+	st := &Stream{stream: s.newStream(streamID(s.opened-1, s.even)), session: s}
 	st.end, st.left, st.acked, st.limit = base, base, base, base+64<<10
 	s.mu.Unlock()
 	for n > 0 { // pieces of 1 KiB
@@ -43,7 +43,7 @@ func own(t testing.TB, s *session, c *carrier, base uint64, n int, fin bool) *St
 		}
 		s.mu.Lock()
 		for s.next(c) {
-			c.release()
+			s.release(c)
 		}
 		s.mu.Unlock()
 	}
@@ -221,9 +221,9 @@ func TestAdmit(t *testing.T) {
 					err = s.reset(st.id, h.value, CodeApp)
 					continue
 				}
-				var to *Stream
+				var to *stream
 				if to, err = s.incoming(h); to != nil {
-					err = to.takeSmall(h, make([]byte, x.n))
+					err = s.takeSmall(to, h, make([]byte, x.n))
 				}
 			}
 			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, errBroken) || !strings.Contains(err.Error(), c.want)) {
@@ -258,7 +258,7 @@ func TestWindowsRide(t *testing.T) {
 				}
 				b = b[headerLen+h.length:]
 			}
-			c.release()
+			s.release(c)
 		}
 		return n
 	}
@@ -268,7 +268,7 @@ func TestWindowsRide(t *testing.T) {
 		defer s.mu.Unlock()
 		st.toldAt = told
 		s.lazyAlarm.isSet = true // no timer: the test looks before it could fire, or much later
-		s.update(st, false)
+		s.update(st.stream, false)
 	}
 	lazily(time.Time{})
 	if n := windows(); n != 1 || st.update != updateNone {

@@ -5,13 +5,12 @@ import "time"
 // An alarm of a session rings when a carrier has waited long enough: the session then has the carrier send its waiting records.
 
 // gathered is called when the time to gather is over.
-func (c *carrier) gathered() {
-	s := c.session
+func (s *session) gathered(c *carrier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.gathering.rang()
 	if c.idle {
-		c.serve()
+		s.serve(c)
 	}
 }
 
@@ -40,6 +39,6 @@ func (s *session) updateLazily() {
 		s.lazyAlarm.set(ackDelay)
 	}
 	if express, _ := s.express(); s.urgent.n > 0 && express != nil && express.idle {
-		express.serve()
+		s.serve(express)
 	}
 }

@@ -5,24 +5,24 @@ import (
 	"io"
 )
 
-// read takes records until the carrier ends, and answers the openings of streams that they bring.
-func (p *peer) read(c *carrier) {
-	err := p.hear(c)
+// read takes records of a carrier of s until it ends, and answers the openings of streams that they bring.
+func (p *peer) read(s *session, c *carrier) {
+	err := p.hear(s, c)
 	switch {
 	case errors.Is(err, errBroken):
-		p.fail(c.session, err, err.Error())
+		p.fail(s, err, err.Error())
 		io.Copy(io.Discard, c.link) // closing before the peer has read the END would take it back
 	case errors.Is(err, errEnded):
-		p.fail(c.session, err, "")
+		p.fail(s, err, "")
 		err = io.EOF
 	}
-	c.readEnds(err)
+	s.readEnds(c, err)
 }
 
 // hear takes records, and returns why no more come.
-func (p *peer) hear(c *carrier) error {
+func (p *peer) hear(s *session, c *carrier) error {
 	for {
-		in, err := c.read()
+		in, err := s.read(c)
 		if in != nil {
 			p.opens(in)
 		}

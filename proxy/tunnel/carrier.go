@@ -17,7 +17,7 @@ const (
 )
 
 // A carrier is one connection of a session. One goroutine reads it and one writes it, but while that one waits whoever has
-// something to write does it in its place (serve). Its fields below session are guarded by the session's lock.
+// something to write does it in its place (serve). Its fields from cond on are guarded by the session's lock.
 type carrier struct {
 	link      Link
 	place     place
@@ -32,11 +32,10 @@ type carrier struct {
 
 	scratch [smallBody]byte // the reader's
 
-	session *session
-	cond    sync.Cond // its writer waits for work
-	idle    bool      // the writer waits
-	served  bool      // the writer waits while another goroutine does its work
-	dead    bool
+	cond   sync.Cond // its writer waits for work
+	idle   bool      // the writer waits
+	served bool      // the writer waits while another goroutine does its work
+	dead   bool
 
 	flushing atomic.Bool // its writer may wait for the network
 	err      error
@@ -89,8 +88,7 @@ func (c *carrier) rank() int {
 }
 
 // count adds the traffic since the last call to the peer's counters. The caller holds the session's lock.
-func (c *carrier) count(now Traffic) {
-	far := c.session.far
+func (c *carrier) count(far *far, now Traffic) {
 	if now.Sent > c.network.Sent {
 		far.networkSent.Add(now.Sent - c.network.Sent)
 		c.network.Sent = now.Sent
@@ -106,51 +104,5 @@ func (c *carrier) wake() {
 	if c.idle {
 		c.idle = false
 		c.cond.Broadcast()
-	}
-}
-
-// express returns the carrier for small chunks, and whether it is the only one; nil: none.
-func (s *session) express() (first *carrier, only bool) {
-	n := 0
-	for _, c := range s.carriers {
-		if !c.leaving && c.end == nil {
-			if n++; first == nil {
-				first = c
-			}
-		}
-	}
-	return first, n == 1
-}
-
-// waiting returns one carrier that waits: for small chunks the express if it is one, for others any but it; nil: none does.
-func (s *session) waiting(small bool) *carrier {
-	express, only := s.express()
-	if express == nil {
-		return nil
-	}
-	switch {
-	case (small || only) && express.idle:
-		return express
-	case small && !express.flushing.Load():
-		return nil // it will look before it waits
-	}
-	for _, c := range s.carriers {
-		if c != express && c.idle && !c.leaving {
-			return c
-		}
-	}
-	return nil
-}
-
-// wakeControl wakes a carrier for records about streams.
-func (s *session) wakeControl() {
-	if express, _ := s.express(); express != nil {
-		express.wake()
-	}
-}
-
-func (s *session) wakeAll() {
-	for _, c := range s.carriers {
-		c.wake()
 	}
 }

@@ -8,18 +8,18 @@ import (
 
 // How a session lets a carrier go. The functions of this file are called with the session's lock held.
 
-// leave retires the carrier: nothing more leaves on it.
-func (c *carrier) leave() {
+// leave retires a carrier: nothing more leaves on it.
+func (s *session) leave(c *carrier) {
 	if c.leaving || c.dead {
 		return
 	}
 	c.leaving, c.leaveDue, c.leftAt = true, true, time.Now()
 	c.flight.ended = c.wake
-	c.session.vacant[c.place.slot] = c.leftAt
-	c.session.wakeAll()
+	s.vacant[c.place.slot] = c.leftAt
+	s.wakeAll()
 }
 
-// finish ends the carrier with an END record.
+// finish ends a carrier with an END record.
 func (c *carrier) finish(text string) {
 	if c.dead || c.end != nil {
 		return
@@ -30,19 +30,19 @@ func (c *carrier) finish(text string) {
 	time.AfterFunc(endWithin, func() { c.link.Close() })
 }
 
-// kill ends the carrier at once. The caller holds the session's lock.
-func (c *carrier) kill(err error) {
+// kill ends a carrier at once.
+func (s *session) kill(c *carrier, err error) {
 	if c.dead {
 		return
 	}
 	c.dead, c.err = true, err
-	if c.datagrams && c.dialed && !c.leaving && c.session.err == nil && !errors.Is(err, errRetired) {
-		c.session.far.chooser.blocked(err)
+	if c.datagrams && c.dialed && !c.leaving && s.err == nil && !errors.Is(err, errRetired) {
+		s.far.chooser.blocked(err)
 	}
-	c.session.detach(c)
+	s.detach(c)
 	c.cond.Broadcast()
 	c.link.Close()
-	if s := c.session; s.err == nil && !errors.Is(err, errRetired) {
+	if s.err == nil && !errors.Is(err, errRetired) {
 		s.near.carrierDown(s.far.name, c.place.slot, time.Since(c.born), c.link.RemoteAddr(), err)
 	}
 }
@@ -54,7 +54,7 @@ func (s *session) detach(c *carrier) {
 		return
 	}
 	s.carriers = slices.Delete(s.carriers, i, i+1)
-	c.count(c.link.State().Network)
+	c.count(s.far, c.link.State().Network)
 	s.vacant[c.place.slot] = time.Now()
 	for _, id := range c.doneUnsure {
 		s.dones.push(id)
@@ -64,7 +64,7 @@ func (s *session) detach(c *carrier) {
 	}
 	for _, st := range s.streams {
 		if c.flight.n > 0 {
-			st.requeue(&c.flight)
+			s.requeue(st, &c.flight)
 		}
 		s.update(st, true) // the WINDOW or RESET that it was sent may be lost
 	}

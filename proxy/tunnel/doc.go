@@ -110,21 +110,22 @@
 //
 // # Files
 //
-// A file uses only files further up in this list, but for session, carrier and stream, whose types know each other. An integration test holds
-// them to it.
+// A file uses only files further up in this list. An integration test holds them to it.
 //
-// These three types are one state under one lock. A session lists its carriers and its streams. A stream that has bytes to send, or room to grant, enters the
-// session's queues and wakes a carrier. A carrier takes streams from these queues, notes for each stream which bytes left on it, and gives them back when it is
-// lost. An interface between two of the types would have a method for each of these steps, would be called with the lock held, and would hide nothing.
+// Sessions, carriers and streams are one state under one lock. A session lists its carriers and its streams, which know neither each other nor the session. A
+// stream that has bytes to send, or room to grant, enters the session's queues, and a carrier is woken. The session has a carrier take streams from these queues,
+// notes for each stream which bytes left on it, and takes them back when it is lost. So whatever concerns two of the three is a method of the session. A Stream
+// is a stream with its session, for the user; a peer calls its session, which calls no peer: it returns what has happened.
 //
 //	record, hello, ids, errors, transport          the wire, and the interface of a carrier's connection; tls, dtls and their files are below it
 //	chunk, memory, half, queue, openings, meter …  state that knows no session, takes times and values, and returns decisions
 //	near, far                                      this site and a peer as sessions know them
-//	session, carrier, stream                       the state under a session's lock
+//	carrier, stream, session                       the state under a session's lock
 //	enqueue, limit, send, ending, detach           a stream comes into the queues, ends, and a carrier is lost
 //	gather, lazy, schedule, writer, alarms         a carrier takes from the queues and writes
 //	credit, opening, receive, records              a record has come
-//	life, reader, read, write, open, incoming      a session begins and fails; a carrier reads; a stream is used, opened and answered
+//	handle, incoming, life, reader                 a stream for its user; an opening; a session begins and fails; it reads a carrier
+//	read, write, open                              a stream is read, written and opened
 //	starts, halfopen                               handshakes that begin at a rate, and connections whose handshake is not over
 //	home, peer, endpoint                           this site as its peers know it, a peer with its session, and the list of peers
 //	answer, rival, silence, watch, handshake, dial a peer's openings, its signs of life, and its carriers

@@ -1,14 +1,6 @@
 package tunnel
 
-// CloseWrite ends this direction: the peer's Read returns io.EOF after the last byte. The other direction
-// goes on, for as long as it likes. A Write that waits meanwhile fails.
-func (st *Stream) CloseWrite() error {
-	st.session.mu.Lock()
-	defer st.session.mu.Unlock()
-	return st.closeWrite()
-}
-
-func (st *Stream) closeWrite() error {
+func (s *session) closeWrite(st *stream) error {
 	if st.err != nil {
 		return st.err
 	}
@@ -17,69 +9,40 @@ func (st *Stream) closeWrite() error {
 	}
 	st.fin = true
 	if !st.filling { // else filled does it
-		st.queueFin()
+		s.queueFin(st)
 	}
 	st.wakeWriter()
 	return nil
 }
 
-// Close is CloseWrite for a side that will not read either. If the peer has sent, or sends, bytes that
-// nobody will read, the stream is reset with CodeClosed, as TCP does.
-func (st *Stream) Close() error {
-	st.session.mu.Lock()
-	defer st.session.mu.Unlock()
-	if st.closed || st.aborted {
-		return nil
-	}
-	if st.session.err == nil && !st.gone && st.pos < st.far && st.final == noEnd {
-		st.abort(CodeClosed)
-		return nil
-	}
-	st.closed = true
-	if st.err == nil {
-		st.closeWrite()
-	}
-	st.letGo()
-	st.settle()
-	return nil
-}
-
-// Reset aborts both directions. Bytes that have left this side are still delivered before the peer sees the
-// reset, bytes that have not left are dropped. Only the first Reset counts.
-func (st *Stream) Reset(code Code) {
-	st.session.mu.Lock()
-	defer st.session.mu.Unlock()
-	st.abort(code)
-}
-
-func (st *Stream) abort(code Code) {
+func (s *session) abort(st *stream, code Code) {
 	if st.aborted {
 		return
 	}
-	st.letGo()
+	s.letGo(st)
 	if st.gone {
 		st.closed = true
 		return
 	}
 	st.aborted, st.code = true, code
-	st.dropUnsent()
-	st.die(&ResetError{Peer: st.session.far.name, Code: code})
-	st.session.update(st, true)
-	st.settle()
+	s.dropUnsent(st)
+	st.die(&ResetError{Peer: s.far.name, Code: code})
+	s.update(st, true)
+	s.settle(st)
 }
 
 // letGo drops the bytes that are there to be read, since nobody will.
-func (st *Stream) letGo() {
-	st.unread(st.session.mem)
+func (s *session) letGo(st *stream) {
+	st.unread(s.mem)
 	if st.handed != nil { // the reader may still look at it: leave it to the garbage collector
-		st.session.mem.forget(st.handed)
+		s.mem.forget(st.handed)
 		st.handed = nil
 	}
 	st.wakeReader()
 }
 
 // die makes err the answer to everything, unless something else already is.
-func (st *Stream) die(err error) {
+func (st *stream) die(err error) {
 	if st.err == nil {
 		st.err = err
 		if st.dead != nil {
@@ -92,19 +55,19 @@ func (st *Stream) die(err error) {
 }
 
 // lose ends the stream with its session. Bytes that are there to be read stay.
-func (st *Stream) lose(err error) {
-	st.dropAll()
-	st.dropEarly(st.session.mem)
+func (s *session) lose(st *stream, err error) {
+	s.dropAll(st)
+	st.dropEarly(s.mem)
 	st.gone = true
 	if st.unborn() {
-		st.letGo()
+		s.letGo(st)
 	}
 	st.die(err)
-	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.near.window))
+	s.mem.granted.Add(-int64(st.window) + int64(s.near.window))
 }
 
 // settle lets the stream go once both sides are done with it.
-func (st *Stream) settle() {
+func (s *session) settle(st *stream) {
 	if st.gone {
 		return
 	}
@@ -124,16 +87,16 @@ func (st *Stream) settle() {
 	}
 	st.gone = true
 	if st.accepted && !st.aborted && st.final == noEnd {
-		st.session.far.openings.endedInOrder()
+		s.far.openings.endedInOrder()
 	}
-	st.dropAll()
-	st.dropEarly(st.session.mem)
-	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.near.window))
-	st.session.remove(st)
+	s.dropAll(st)
+	st.dropEarly(s.mem)
+	s.mem.granted.Add(-int64(st.window) + int64(s.near.window))
+	s.remove(st)
 }
 
 // remove takes a stream out that both sides are done with, and tells the peer so.
-func (s *session) remove(st *Stream) {
+func (s *session) remove(st *stream) {
 	delete(s.streams, st.id)
 	if !st.peerDone {
 		s.dones.push(st.id)

@@ -9,20 +9,20 @@ import "time"
 const smallFlight = 128 << 10
 
 // express reports whether ch should leave on the express carrier: it is small, and so are the bytes behind it so far.
-func (st *Stream) express(ch *chunk) bool {
+func (st *stream) express(ch *chunk) bool {
 	return headerLen+max(ch.n, st.unsent) <= batchSize && st.flight <= smallFlight
 }
 
 // enqueue puts st where a carrier will find its next chunk, and wakes one, unless it is by, which will look
 // anyway (nil: none will).
-func (s *session) enqueue(st *Stream, by *carrier) {
+func (s *session) enqueue(st *stream, by *carrier) {
 	if c := s.schedule(st, by); c != nil {
 		c.wake()
 	}
 }
 
 // schedule is enqueue for one that sees itself that the carrier it returns, if any, looks.
-func (s *session) schedule(st *Stream, by *carrier) *carrier {
+func (s *session) schedule(st *stream, by *carrier) *carrier {
 	if st.queued != notQueued || st.next == nil || st.next.state != chunkQueued {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (s *session) schedule(st *Stream, by *carrier) *carrier {
 }
 
 // ride has the bytes that st has queued leave with the next packet, or within ackTime.
-func (s *session) ride(st *Stream) {
+func (s *session) ride(st *stream) {
 	if st.rides || st.queued != notQueued || st.next == nil || st.next.state != chunkQueued {
 		return
 	}
@@ -68,7 +68,7 @@ func (s *session) queueRiders(by *carrier) {
 }
 
 // update queues a WINDOW, or the RESET, of st for now or for within ackTime.
-func (s *session) update(st *Stream, urgent bool) {
+func (s *session) update(st *stream, urgent bool) {
 	switch {
 	case st.gone || st.update == updateUrgent:
 	case urgent:

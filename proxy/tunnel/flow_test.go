@@ -302,7 +302,7 @@ func TestFirstBytesBeyondAGap(t *testing.T) {
 			if err := far.admit(h.value, 10, false); err != nil {
 				t.Error(err)
 			}
-			if err := far.takeSmall(h, make([]byte, 10)); err != nil {
+			if err := s.takeSmall(far.stream, h, make([]byte, 10)); err != nil {
 				t.Error(err)
 			}
 		}

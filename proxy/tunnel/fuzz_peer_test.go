@@ -26,7 +26,7 @@ func FuzzAnswer(f *testing.F) {
 		h := header{kind: kindData, flags: flagFin, stream: st.id, length: len(b)}
 		to, err := s.incoming(h)
 		if err == nil {
-			err = to.takeSmall(h, b)
+			err = s.takeSmall(to, h, b)
 		}
 		s.mu.Unlock()
 		if err != nil {

@@ -150,13 +150,13 @@ func FuzzSession(f *testing.F) {
 		}
 		s.mu.Lock()
 		s.opened++
-		own := s.newStream(streamID(0, s.even))
+		own := &Stream{stream: s.newStream(streamID(0, s.even)), session: s}
 		s.mu.Unlock()
 		own.Write([]byte("own"))
-		err := p.hear(c)
+		err := p.hear(s, c)
 		s.mu.Lock()
 		for s.next(c) {
-			c.release()
+			s.release(c)
 		}
 		used := e.mem.used.Load()
 		s.mu.Unlock()

@@ -159,8 +159,8 @@ func (p *peer) settle(c *carrier, s *session, theirs *hello, ready func() error)
 	if !s.attach(c) {
 		return errAgain
 	}
-	p.home.running.Go(c.write)
-	p.home.running.Go(func() { p.read(c) })
+	p.home.running.Go(func() { s.write(c) })
+	p.home.running.Go(func() { p.read(s, c) })
 	return nil
 }
 

@@ -14,11 +14,11 @@ type Incoming struct {
 }
 
 // handOn returns a stream's opening, which must be answered, if it has come whole just now. The lock is held.
-func (st *Stream) handOn() *Incoming {
+func (s *session) handOn(st *stream) *Incoming {
 	if st.asked == nil {
 		return nil
 	}
-	in := &Incoming{st: st, opening: st.asked}
+	in := &Incoming{st: &Stream{stream: st, session: s}, opening: st.asked}
 	st.asked = nil
 	return in
 }
@@ -49,23 +49,24 @@ func (in *Incoming) Refuse(code Code, text string) {
 func (in *Incoming) refuse(code Code, text string) {
 	in.answered.Store(true)
 	in.answer(code, text[:min(len(text), maxText)])
-	if in.st.err == nil {
-		in.st.closeWrite()
+	s, st := in.st.session, in.st.stream
+	if st.err == nil {
+		s.closeWrite(st)
 	}
-	in.st.closed = true
-	in.st.letGo()
-	in.st.settle()
+	st.closed = true
+	s.letGo(st)
+	s.settle(st)
 }
 
 // answer queues the answer. A new stream has credit for it.
 func (in *Incoming) answer(code Code, text string) {
-	st := in.st
+	s, st := in.st.session, in.st.stream
 	st.deciding = false
 	if in.begun {
-		st.session.far.openings.answered()
+		s.far.openings.answered()
 	}
 	if st.gone {
-		st.session.finishedOne()
+		s.finishedOne()
 	}
 	if st.err != nil {
 		return
@@ -74,11 +75,11 @@ func (in *Incoming) answer(code Code, text string) {
 	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
 	b = append(b, text...)
 	st.sentBase = uint64(len(b))
-	ch := st.session.mem.get(len(b))
+	ch := s.mem.get(len(b))
 	ch.take(b)
 	st.enlist(ch)
-	st.pushed(len(b))
-	st.session.enqueue(st, nil)
+	s.pushed(st, len(b))
+	s.enqueue(st, nil)
 }
 
 // Done is closed when the opener has withdrawn, or the session is lost: an answer is pointless then.

@@ -9,7 +9,7 @@ import (
 // functions of this file are called with the session's lock held.
 
 // ackDue reports whether the WINDOW of a stream has waited long enough.
-func (s *session) ackDue(st *Stream, now time.Time, waited time.Duration) bool {
+func (s *session) ackDue(st *stream, now time.Time, waited time.Duration) bool {
 	return waited >= ackDelay && (waited >= s.ackTime || st.finHere || !s.influx.few(now))
 }
 
@@ -25,7 +25,7 @@ func (s *session) nextLazy(c *carrier) {
 			s.lazy.push(st)
 		default:
 			st.update = updateNone
-			c.tell(st)
+			s.tell(c, st)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func (s *session) addRiders(c *carrier) {
 }
 
 // tell appends the WINDOW record of a stream.
-func (c *carrier) tell(st *Stream) {
+func (s *session) tell(c *carrier, st *stream) {
 	st.ackedTo, st.toldAt = st.received(), time.Now()
 	c.window(st.id, st.ackedTo, st.granted)
 }

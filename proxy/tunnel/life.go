@@ -15,7 +15,7 @@ func newSession(n *near, f *far) *session {
 		far:     f,
 		mem:     &f.mem,
 		mine:    newIncarnation(),
-		streams: make(map[uint64]*Stream),
+		streams: make(map[uint64]*stream),
 		allowed: uint64(n.streams),
 	}
 	s.openCond.L = &s.mu
@@ -57,9 +57,8 @@ func (s *session) attach(c *carrier) bool {
 	if s.err != nil || s.near.closing.Load() || len(s.carriers) >= 2*maxSlots {
 		return false
 	}
-	c.session = s
 	c.cond.L = &s.mu
-	c.gathering.ring = c.gathered
+	c.gathering.ring = func() { s.gathered(c) }
 	c.padder.step = s.pad
 	c.heard = time.Now()
 	c.pinged = c.heard
@@ -76,11 +75,11 @@ func (s *session) attach(c *carrier) bool {
 		switch {
 		case o == c || o.place.slot != c.place.slot:
 		case i > at:
-			c.leave()
+			s.leave(c)
 		case c.place.replace && o.place.generation < c.place.generation:
-			o.kill(fmt.Errorf("the peer has replaced it"))
+			s.kill(o, fmt.Errorf("the peer has replaced it"))
 		default:
-			o.leave()
+			s.leave(o)
 		}
 	}
 	s.near.carrierUp(s.far.name, c.place.slot, c.dialed, c.link)
@@ -131,14 +130,14 @@ func (s *session) fail(reason error, text string) (lost, bool) {
 	s.err = fmt.Errorf("%w: %s: %w", ErrSessionLost, s.far.name, reason)
 	was := lost{s.theirs != incarnation{}, len(s.streams), s.goneAway}
 	for _, st := range s.streams {
-		st.lose(s.err)
+		s.lose(st, s.err)
 	}
 	clear(s.streams)
 	s.notifyEmpty()
 	s.openCond.Broadcast()
 	for _, c := range slices.Clone(s.carriers) {
 		if text == "" {
-			c.kill(s.err)
+			s.kill(c, s.err)
 		} else {
 			c.finish(text)
 		}

@@ -43,7 +43,7 @@ func TestNetworkBytes(t *testing.T) {
 			}
 			p := paris.list()[0].session()
 			p.mu.Lock()
-			p.carriers[0].kill(io.ErrUnexpectedEOF)
+			p.kill(p.carriers[0], io.ErrUnexpectedEOF)
 			p.mu.Unlock()
 			if now := stats(paris).Network; now.Sent < before.Sent+total || now.Received < before.Received+total {
 				t.Errorf("%+v after the loss of a carrier, and %d before", now, total)

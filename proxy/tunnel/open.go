@@ -69,7 +69,7 @@ func (s *session) create(ctx context.Context) (*Stream, error) {
 			return nil, fmt.Errorf("%w: %s", ErrDraining, s.far.name)
 		case s.opened < s.openLimit:
 			s.opened++
-			return s.newStream(streamID(s.opened-1, s.even)), nil
+			return &Stream{stream: s.newStream(streamID(s.opened-1, s.even)), session: s}, nil
 		}
 		s.openCond.Wait()
 	}

@@ -3,7 +3,7 @@ package tunnel
 import "encoding/binary"
 
 // opening is called when bytes have come of a stream that the peer opens; once the opening is whole, the stream has it. The lock is held.
-func (st *Stream) opening() error {
+func (s *session) opening(st *stream) error {
 	have := int(st.have - st.pos)
 	if have < 2 {
 		return st.openingEnds()
@@ -23,17 +23,17 @@ func (st *Stream) opening() error {
 		left -= take
 		if ch.from += take; ch.from == ch.n {
 			st.shift()
-			st.session.mem.put(ch)
+			s.mem.put(ch)
 		}
 	}
 	st.answered, st.deciding = true, true
 	st.recvBase = uint64(2 + n)
-	st.consumed(2 + n)
+	s.consumed(st, 2+n)
 	return nil
 }
 
 // openingEnds is an error if the stream has ended within its opening.
-func (st *Stream) openingEnds() error {
+func (st *stream) openingEnds() error {
 	if st.finHere {
 		return broken("stream %d ends within its opening", st.id)
 	}

@@ -175,9 +175,9 @@ func TestPieceBeyondGapLooksAtFew(t *testing.T) {
 				all[i] = nil
 			}
 		}
-		st := &Stream{session: p.sess}
+		st := new(stream)
 		st.early = all
-		if err := st.takeEarly(piece(at)); err != nil || len(st.early) != n+1 || st.early[place].off != piece(at).off {
+		if err := p.sess.takeEarly(st, piece(at)); err != nil || len(st.early) != n+1 || st.early[place].off != piece(at).off {
 			t.Errorf("piece %d: %v, %d pieces", at, err, len(st.early))
 		}
 	}
@@ -198,10 +198,10 @@ func BenchmarkBeyondGap(b *testing.B) {
 			e.mem.peers.Store(1)
 			p := newPeer(&e.home, Peer{Name: "far"})
 			for range b.N {
-				st := &Stream{session: p.sess}
+				st := new(stream)
 				for i := range n {
 					ch := &chunk{off: uint64(1 + tiny*at(i, n)), n: tiny, buf: make([]byte, headerLen)}
-					if err := st.takeEarly(ch); err != nil {
+					if err := p.sess.takeEarly(st, ch); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -38,7 +38,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 		st.shift()
 		s.mem.put(ch)
 	}
-	st.consumed(n)
+	s.consumed(st.stream, n)
 	return n, nil
 }
 
@@ -57,7 +57,7 @@ func (st *Stream) ReadChunk() ([]byte, error) {
 	st.shift()
 	st.handed = ch
 	b := ch.bytes()
-	st.consumed(len(b))
+	s.consumed(st.stream, len(b))
 	return b, nil
 }
 

@@ -8,8 +8,7 @@ import (
 )
 
 // readEnds ends the carrier, since read has returned err. If both sides have left in order, it waits until the writer has as well.
-func (c *carrier) readEnds(err error) {
-	s := c.session
+func (s *session) readEnds(c *carrier, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == io.EOF && c.leaving && c.peerLeft {
@@ -18,12 +17,12 @@ func (c *carrier) readEnds(err error) {
 		}
 		err = errRetired
 	}
-	c.kill(err)
+	s.kill(c, err)
 }
 
 // read takes records until one has brought the opening of a stream, which it returns, or the carrier ends: then it returns an error, perhaps with an
 // opening as well.
-func (c *carrier) read() (*Incoming, error) {
+func (s *session) read(c *carrier) (*Incoming, error) {
 	var head [headerLen]byte
 	for {
 		if _, err := io.ReadFull(c.link, head[:]); err != nil {
@@ -36,11 +35,11 @@ func (c *carrier) read() (*Incoming, error) {
 		c.records.Add(1)
 		var in *Incoming
 		if h.kind == kindData {
-			in, err = c.data(h)
+			in, err = s.data(c, h)
 		} else {
 			var body []byte
 			if body, err = c.body(h); err == nil {
-				err = c.control(h, body)
+				err = s.control(c, h, body)
 			}
 		}
 		if in != nil || err != nil {
@@ -59,8 +58,7 @@ func (c *carrier) body(h header) ([]byte, error) {
 }
 
 // control acts on a record that is not DATA.
-func (c *carrier) control(h header, body []byte) error {
-	s := c.session
+func (s *session) control(c *carrier, h header, body []byte) error {
 	if h.kind == kindEnd {
 		return fmt.Errorf("%w: %q", errEnded, body)
 	}
@@ -95,7 +93,7 @@ func (c *carrier) control(h header, body []byte) error {
 		s.openCond.Broadcast()
 	case kindLeave:
 		c.peerLeft = true
-		c.leave()
+		s.leave(c)
 		c.wake()
 	default:
 		return broken("%v record on an attached carrier", h.kind)
@@ -104,8 +102,7 @@ func (c *carrier) control(h header, body []byte) error {
 }
 
 // data takes the body of a DATA record, which may complete an opening. All that can be wrong with it is found before a byte of it is stored.
-func (c *carrier) data(h header) (in *Incoming, err error) {
-	s := c.session
+func (s *session) data(c *carrier, h header) (in *Incoming, err error) {
 	if h.length <= smallBody {
 		body, err := c.body(h)
 		if err != nil {
@@ -117,8 +114,8 @@ func (c *carrier) data(h header) (in *Incoming, err error) {
 		if st == nil {
 			return nil, err
 		}
-		err = st.takeSmall(h, body)
-		return st.handOn(), err
+		err = s.takeSmall(st, h, body)
+		return s.handOn(st), err
 	}
 	s.mu.Lock()
 	st, err := s.incoming(h)
@@ -142,10 +139,10 @@ func (c *carrier) data(h header) (in *Incoming, err error) {
 		if err != nil {
 			s.mem.put(ch)
 		} else {
-			err = st.take(ch)
+			err = s.take(st, ch)
 		}
 		if in == nil {
-			in = st.handOn()
+			in = s.handOn(st)
 		}
 		s.mu.Unlock()
 		if err != nil {

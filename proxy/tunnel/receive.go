@@ -9,7 +9,7 @@ import (
 const pieceSize = 64 << 10 // bytes of a body that are handed on while the rest is still coming
 
 // admit checks a DATA record against the stream's credit and end.
-func (st *Stream) admit(off, n uint64, fin bool) error {
+func (st *stream) admit(off, n uint64, fin bool) error {
 	end := off + n
 	switch {
 	case end > st.granted:
@@ -32,34 +32,34 @@ func (st *Stream) admit(off, n uint64, fin bool) error {
 }
 
 // takeSmall stores a small body, behind others in a chunk if there is room.
-func (st *Stream) takeSmall(h header, body []byte) error {
+func (s *session) takeSmall(st *stream, h header, body []byte) error {
 	fin := h.flags&flagFin != 0
-	if st.drops(h.value + uint64(len(body))) {
+	if s.drops(st, h.value+uint64(len(body))) {
 		return nil
 	}
 	if t := st.last; h.value == st.have && t != nil && t.room() >= len(body) && !fin {
 		t.take(body)
-		st.advance(len(body), false)
-		return st.arrived()
+		s.advance(st, len(body), false)
+		return s.arrived(st)
 	}
-	ch := st.session.mem.get(len(body))
+	ch := s.mem.get(len(body))
 	ch.off, ch.fin = h.value, fin
 	ch.take(body)
-	return st.take(ch)
+	return s.take(st, ch)
 }
 
 // drops reports whether bytes up to end are not wanted: nobody reads any more, which the peer is told, or the
 // memory of the process is spent: then bytes that are not read at once have no place, and at 110 % nothing has.
-func (st *Stream) drops(end uint64) bool {
-	mem := st.session.mem
+func (s *session) drops(st *stream, end uint64) bool {
+	mem := s.mem
 	switch {
 	case st.gone || st.aborted:
 		return true
 	case st.closed && end > st.have:
-		st.abort(CodeClosed)
+		s.abort(st, CodeClosed)
 		return true
 	case mem.over(100) && (st.have > st.pos || mem.over(110)):
-		st.abort(CodeMemory)
+		s.abort(st, CodeMemory)
 		return true
 	case mem.over(95):
 		mem.relieve()
@@ -68,40 +68,40 @@ func (st *Stream) drops(end uint64) bool {
 }
 
 // take stores a chunk, which it owns.
-func (st *Stream) take(ch *chunk) error {
-	mem := st.session.mem
+func (s *session) take(st *stream, ch *chunk) error {
+	mem := s.mem
 	end := ch.off + uint64(ch.n)
 	switch {
-	case st.drops(end), end <= st.have && (!ch.fin || st.finHere):
+	case s.drops(st, end), end <= st.have && (!ch.fin || st.finHere):
 		mem.put(ch)
 		return nil
 	case ch.off > st.have:
-		return st.takeEarly(ch)
+		return s.takeEarly(st, ch)
 	case ch.off < st.have:
 		mem.put(ch)
 		return broken("DATA at %d on stream %d overlaps the bytes that came before up to %d", ch.off, st.id, st.have)
 	}
-	st.append(ch)
-	return st.arrived()
+	s.append(st, ch)
+	return s.arrived(st)
 }
 
 // append adds a chunk that begins where the last one ends.
-func (st *Stream) append(ch *chunk) {
+func (s *session) append(st *stream, ch *chunk) {
 	n, fin := ch.n, ch.fin
 	switch {
 	case n == 0:
-		st.session.mem.put(ch)
+		s.mem.put(ch)
 	case st.last == nil:
 		st.first, st.last = ch, ch
 	default:
 		st.last.next = ch
 		st.last = ch
 	}
-	st.advance(n, fin)
+	s.advance(st, n, fin)
 }
 
 // closeGap appends the chunks beyond a gap that is closed now.
-func (st *Stream) closeGap() error {
+func (s *session) closeGap(st *stream) error {
 	for len(st.early) > 0 && st.early[0].off <= st.have {
 		e := st.early[0]
 		if st.early = st.early[1:]; len(st.early) == 0 {
@@ -111,36 +111,36 @@ func (st *Stream) closeGap() error {
 			st.earlyTiny--
 		}
 		if e.off < st.have {
-			st.session.mem.put(e)
+			s.mem.put(e)
 			return broken("DATA at %d on stream %d overlaps the bytes that came before up to %d", e.off, st.id, st.have)
 		}
-		st.append(e)
+		s.append(st, e)
 	}
 	return nil
 }
 
-func (st *Stream) advance(n int, fin bool) {
+func (s *session) advance(st *stream, n int, fin bool) {
 	if st.have == st.pos {
 		now := time.Now()
-		if e := &st.epoch; e.at.IsZero() || len(st.early) == 0 && now.Sub(st.waitsAt) > st.session.rtt() { // a burst after a pause counts by itself
+		if e := &st.epoch; e.at.IsZero() || len(st.early) == 0 && now.Sub(st.waitsAt) > s.rtt() { // a burst after a pause counts by itself
 			e.at, e.pos, e.have, e.spent = now, st.pos, st.have, false
 		}
 		st.waitsAt = now
 	}
 	st.have += uint64(n)
 	st.finHere = st.finHere || fin
-	st.session.influx.add(time.Now(), n)
-	st.session.far.received.Add(uint64(n))
+	s.influx.add(time.Now(), n)
+	s.far.received.Add(uint64(n))
 }
 
 // takeEarly stores a chunk beyond a gap, which some other carrier will fill. The place is found by bisection: a peer that leaves a gap
 // open and fills a whole window beyond it must not have this side walk along all that came before.
-func (st *Stream) takeEarly(ch *chunk) error {
+func (s *session) takeEarly(st *stream, ch *chunk) error {
 	i, same := slices.BinarySearchFunc(st.early, ch.off, func(c *chunk, off uint64) int { return cmp.Compare(c.off, off) })
 	if i < len(st.early) {
 		o := st.early[i]
 		if same = same && o.n == ch.n; same || o.off < ch.off+uint64(ch.n) {
-			st.session.mem.put(ch)
+			s.mem.put(ch)
 			if same {
 				return nil
 			}
@@ -157,17 +157,17 @@ func (st *Stream) takeEarly(ch *chunk) error {
 }
 
 // arrived is called when bytes have become readable, or the end has come.
-func (st *Stream) arrived() error {
-	if err := st.closeGap(); err != nil {
+func (s *session) arrived(st *stream) error {
+	if err := s.closeGap(st); err != nil {
 		return err
 	}
 	if st.unborn() {
-		if err := st.opening(); err != nil {
+		if err := s.opening(st); err != nil {
 			return err
 		}
 	}
 	st.wakeReader()
-	st.session.update(st, st.received()-st.ackedTo >= st.window/4)
-	st.settle()
+	s.update(st, st.received()-st.ackedTo >= st.window/4)
+	s.settle(st)
 	return nil
 }

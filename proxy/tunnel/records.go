@@ -3,7 +3,7 @@ package tunnel
 // What the peer's records about streams do. The functions of this file are called with the session's lock held.
 
 // incoming returns the stream that a DATA record is for, creating it if it is new; nil: drop the body.
-func (s *session) incoming(h header) (*Stream, error) {
+func (s *session) incoming(h header) (*stream, error) {
 	if s.err != nil {
 		return nil, nil
 	}
@@ -63,13 +63,13 @@ func (s *session) windowed(id, acked, limit uint64) error {
 		return nil
 	}
 	if st := s.streams[id]; st != nil {
-		return st.acknowledge(acked, limit)
+		return s.acknowledge(st, acked, limit)
 	}
 	return s.possible(kindWindow, id) // over, or not here yet
 }
 
 // acknowledge takes the peer's word that it has everything before position acked, and its credit.
-func (st *Stream) acknowledge(acked, limit uint64) error {
+func (s *session) acknowledge(st *stream, acked, limit uint64) error {
 	maximum := st.left
 	if st.finLeft {
 		maximum++
@@ -79,13 +79,13 @@ func (st *Stream) acknowledge(acked, limit uint64) error {
 	}
 	st.acked = max(st.acked, acked)
 	for st.head != nil && st.head.left && st.head.end() <= st.acked {
-		st.drop()
+		s.drop(st)
 	}
 	if limit = min(limit, maxOffset); limit > st.limit {
 		st.limit = limit
 	}
 	st.wakeWriter()
-	st.settle()
+	s.settle(st)
 	return nil
 }
 
@@ -114,13 +114,13 @@ func (s *session) reset(id, final uint64, code Code) error {
 		return broken("RESET ends stream %d at %d, after FIN at %d", id, final, st.finAt)
 	}
 	st.final = final
-	st.dropAll()
+	s.dropAll(st)
 	if st.unborn() {
 		st.closed = true
-		st.letGo()
+		s.letGo(st)
 	}
 	st.die(&ResetError{Peer: s.far.name, Code: code, Remote: true})
-	st.settle()
+	s.settle(st)
 	return nil
 }
 
@@ -135,8 +135,8 @@ func (s *session) done(id uint64) error {
 		return broken("DONE for stream %d, which has not ended", id)
 	}
 	st.peerDone = true
-	st.dropAll()
-	st.settle()
+	s.dropAll(st)
+	s.settle(st)
 	return nil
 }
 

@@ -34,7 +34,7 @@ func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
 		s.mu.Lock()
 		for _, st := range s.streams {
 			if n := st.far - st.pos; n > unread && st.waitsAt.Before(since) && !st.aborted && !st.closed {
-				largest, unread = st, n
+				largest, unread = &Stream{stream: st, session: s}, n
 			}
 		}
 		s.mu.Unlock()

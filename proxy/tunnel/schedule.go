@@ -75,7 +75,7 @@ func (s *session) nextControl(c *carrier) {
 			c.out = header{kind: kindReset, length: 4, stream: st.id, value: st.left}.append(c.out)
 			c.out = binary.BigEndian.AppendUint32(c.out, uint32(st.code))
 		default:
-			c.tell(st)
+			s.tell(c, st)
 		}
 	}
 	s.raise()
@@ -143,9 +143,9 @@ func (s *session) nextBulk(c *carrier) {
 }
 
 // send makes ch leave on c.
-func (s *session) send(c *carrier, st *Stream, ch *chunk) {
+func (s *session) send(c *carrier, st *stream, ch *chunk) {
 	st.queued = notQueued
-	st.leaves(ch, c)
+	s.leaves(st, ch, c)
 	c.full, c.sentAt = true, time.Now()
 	if len(c.out)+headerLen+ch.n <= batchSize {
 		c.out = append(c.out, ch.record()...)

@@ -8,7 +8,7 @@ const (
 )
 
 // enlist appends c to the list.
-func (st *Stream) enlist(c *chunk) {
+func (st *stream) enlist(c *chunk) {
 	c.off = st.end
 	if st.tail == nil {
 		st.head = c
@@ -22,30 +22,30 @@ func (st *Stream) enlist(c *chunk) {
 }
 
 // pushed accounts for n bytes behind the tail's others.
-func (st *Stream) pushed(n int) {
+func (s *session) pushed(st *stream, n int) {
 	st.end += uint64(n)
 	st.unsent += n
 	if st.unsent >= leaveSize {
-		st.session.enqueue(st, nil)
+		s.enqueue(st, nil)
 	}
 }
 
 // queueFin marks the end of the direction, behind the last byte. It takes no credit.
-func (st *Stream) queueFin() {
+func (s *session) queueFin(st *stream) {
 	if t := st.tail; t != nil && t.state == chunkQueued && !t.left {
 		t.fin = true
-		st.session.enqueue(st, nil)
+		s.enqueue(st, nil)
 		return
 	}
-	c := st.session.mem.get(0)
+	c := s.mem.get(0)
 	c.fin = true
 	st.enlist(c)
-	st.session.enqueue(st, nil)
+	s.enqueue(st, nil)
 }
 
 // leaves accounts for ch leaving on c, perhaps again.
-func (st *Stream) leaves(ch *chunk, c *carrier) {
-	far := st.session.far
+func (s *session) leaves(st *stream, ch *chunk, c *carrier) {
+	far := s.far
 	if ch.left {
 		far.replayed.Add(uint64(ch.n))
 	} else {
@@ -61,27 +61,25 @@ func (st *Stream) leaves(ch *chunk, c *carrier) {
 	}
 	ch.state, ch.flight = chunkSent, &c.flight
 	c.flight.n++
-	st.flies(ch.n)
+	s.flies(st, ch.n)
 	for st.next = ch.next; st.next != nil && st.next.state == chunkSent; {
 		st.next = st.next.next
 	}
 }
 
 // flies accounts for n bytes that are under way.
-func (st *Stream) flies(n int) {
-	s := st.session
+func (s *session) flies(st *stream, n int) {
 	st.flight += n
 	s.meter.left(time.Now(), time.Duration(s.far.rtt.Load()), n)
 }
 
 // lands accounts for n bytes that no longer are.
-func (st *Stream) lands(n int) {
-	s := st.session
+func (s *session) lands(st *stream, n int) {
 	st.flight -= n
 	s.meter.acknowledged(time.Now(), time.Duration(s.far.rtt.Load()), n)
 }
 
-func (st *Stream) wakeWriter() {
+func (st *stream) wakeWriter() {
 	if st.waiting {
 		st.waiting = false
 		st.sendCond.Broadcast()
@@ -89,12 +87,12 @@ func (st *Stream) wakeWriter() {
 }
 
 // requeue makes the chunks of a flight, whose carrier is dead, leave again.
-func (st *Stream) requeue(lost *flight) {
+func (s *session) requeue(st *stream, lost *flight) {
 	again := false
 	for ch := st.head; ch != nil; ch = ch.next {
 		if ch.state == chunkSent && ch.flight == lost {
 			ch.state, ch.flight = chunkQueued, nil
-			st.lands(ch.n)
+			s.lands(st, ch.n)
 			again = true
 		}
 	}
@@ -104,11 +102,11 @@ func (st *Stream) requeue(lost *flight) {
 	for st.next = st.head; st.next.state == chunkSent; {
 		st.next = st.next.next
 	}
-	st.session.enqueue(st, nil)
+	s.enqueue(st, nil)
 }
 
 // drop takes the head of the list out.
-func (st *Stream) drop() {
+func (s *session) drop(st *stream) {
 	ch := st.head
 	if st.head = ch.next; st.head == nil {
 		st.tail = nil
@@ -119,19 +117,19 @@ func (st *Stream) drop() {
 		}
 	}
 	if ch.state == chunkSent {
-		st.lands(ch.n)
+		s.lands(st, ch.n)
 		ch.flight.lands()
 	}
 	if ch.left && ch.n < tiny {
 		if st.tiny--; st.tiny == maxTiny-1 {
-			st.session.enqueue(st, nil)
+			s.enqueue(st, nil)
 		}
 	}
-	st.session.mem.put(ch)
+	s.mem.put(ch)
 }
 
 // dropUnsent drops the chunks that have never left.
-func (st *Stream) dropUnsent() {
+func (s *session) dropUnsent(st *stream) {
 	var last *chunk
 	for ch := st.head; ch != nil; ch = ch.next {
 		if ch.left {
@@ -154,15 +152,15 @@ func (st *Stream) dropUnsent() {
 		if st.next == ch {
 			st.next = nil
 		}
-		st.session.mem.put(ch)
+		s.mem.put(ch)
 	}
 	st.unsent = 0
 }
 
 // dropAll drops everything.
-func (st *Stream) dropAll() {
+func (s *session) dropAll(st *stream) {
 	for st.head != nil {
-		st.drop()
+		s.drop(st)
 	}
 	st.unsent, st.next = 0, nil
 }

@@ -30,7 +30,7 @@ type session struct {
 	vacant      [maxSlots]time.Time // when the slot was last left
 	accepted    bool                // the peer has dialed: it can
 
-	streams map[uint64]*Stream
+	streams map[uint64]*stream
 	emptied chan struct{} // closed when the last stream goes; nil: nobody waits
 
 	opened    uint64    // streams that this side has opened
@@ -45,10 +45,10 @@ type session struct {
 	allow    bool   // WINDOW for stream 0 is to be sent
 
 	// The queues from which carriers send; see schedule.go.
-	small, bulk  queue[*Stream]
-	urgent, lazy queue[*Stream]
+	small, bulk  queue[*stream]
+	urgent, lazy queue[*stream]
 	dones        queue[uint64]
-	riders       queue[*Stream] // with bytes that leave with the next packet
+	riders       queue[*stream] // with bytes that leave with the next packet
 	ridersAt     time.Time      // when the first of them came
 	lazyAlarm    alarm          // rings for updateLazily
 
@@ -99,4 +99,61 @@ func (s *session) lives() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.theirs != incarnation{} && s.err == nil
+}
+
+func (s *session) newStream(id uint64) *stream {
+	st := &stream{id: id}
+	st.limit = s.sendWindow
+	st.window = uint64(s.near.window)
+	st.granted = st.window
+	st.finAt, st.final = noEnd, noEnd
+	st.sendCond.L, st.recvCond.L = &s.mu, &s.mu
+	s.streams[id] = st
+	return st
+}
+
+// express returns the carrier for small chunks, and whether it is the only one; nil: none.
+func (s *session) express() (first *carrier, only bool) {
+	n := 0
+	for _, c := range s.carriers {
+		if !c.leaving && c.end == nil {
+			if n++; first == nil {
+				first = c
+			}
+		}
+	}
+	return first, n == 1
+}
+
+// waiting returns one carrier that waits: for small chunks the express if it is one, for others any but it; nil: none does.
+func (s *session) waiting(small bool) *carrier {
+	express, only := s.express()
+	if express == nil {
+		return nil
+	}
+	switch {
+	case (small || only) && express.idle:
+		return express
+	case small && !express.flushing.Load():
+		return nil // it will look before it waits
+	}
+	for _, c := range s.carriers {
+		if c != express && c.idle && !c.leaving {
+			return c
+		}
+	}
+	return nil
+}
+
+// wakeControl wakes a carrier for records about streams.
+func (s *session) wakeControl() {
+	if express, _ := s.express(); express != nil {
+		express.wake()
+	}
+}
+
+func (s *session) wakeAll() {
+	for _, c := range s.carriers {
+		c.wake()
+	}
 }

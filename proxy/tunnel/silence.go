@@ -85,7 +85,7 @@ func (s *session) endSilent(now time.Time) {
 			other := o.link.State()
 			return !o.datagrams && !o.leaving && other.Silence > 0 && other.Silence < quiet/2
 		}) {
-			c.kill(fmt.Errorf("nothing has come back over datagrams for %v, while TLS is answered", quiet.Round(time.Millisecond)))
+			s.kill(c, fmt.Errorf("nothing has come back over datagrams for %v, while TLS is answered", quiet.Round(time.Millisecond)))
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (e *Endpoint) Stats() []PeerStats {
 		s.mu.Lock()
 		for _, c := range s.carriers {
 			state := c.link.State()
-			c.count(state.Network)
+			c.count(&p.far, state.Network)
 			if state.Congestion == "bbr" {
 				st.BBR++
 			}

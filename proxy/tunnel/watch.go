@@ -42,19 +42,19 @@ func (p *peer) tick(s *session, now time.Time, slept bool) error {
 	var seen observation
 	for _, c := range slices.Clone(s.carriers) {
 		state := c.link.State()
-		seen.add(c, &state)
+		seen.add(&p.chooser, c, &state)
 		if state.Received != c.heardAt || slept {
 			c.heard, c.heardAt = now, state.Received
 		}
 		switch {
 		case now.Sub(c.heard) >= deadAfter:
-			c.kill(fmt.Errorf("no sign of life for %v", now.Sub(c.heard).Round(time.Second)))
+			s.kill(c, fmt.Errorf("no sign of life for %v", now.Sub(c.heard).Round(time.Second)))
 		case c.leaving && now.Sub(c.leftAt) >= leaveWithin:
-			c.kill(fmt.Errorf("not left within %v", leaveWithin))
+			s.kill(c, fmt.Errorf("not left within %v", leaveWithin))
 		case state.Revoked:
-			c.kill(errors.New("the peer's certificate is revoked"))
+			s.kill(c, errors.New("the peer's certificate is revoked"))
 		case !state.Expiry.IsZero() && p.home.cfg.Now().After(state.Expiry):
-			c.kill(fmt.Errorf("a certificate has expired at %v", state.Expiry))
+			s.kill(c, fmt.Errorf("a certificate has expired at %v", state.Expiry))
 		case !c.pinging && now.Sub(c.pinged) >= pingEvery:
 			c.pingDue = true
 			c.wake()
@@ -63,7 +63,7 @@ func (p *peer) tick(s *session, now time.Time, slept bool) error {
 			if c.dialed {
 				p.kicks.kick(int(c.place.slot)) // a new one takes its place, then it leaves
 			} else if state.Rekeyed {
-				c.leave() // the dialer does not know why it should, and brings another one
+				s.leave(c) // the dialer does not know why it should, and brings another one
 			}
 		}
 	}
@@ -91,8 +91,7 @@ func (c *carrier) worn(state LinkState, now time.Time) bool {
 }
 
 // add adds the figures of a carrier.
-func (o *observation) add(c *carrier, state *LinkState) {
-	chooser := &c.session.far.chooser
+func (o *observation) add(chooser *chooser, c *carrier, state *LinkState) {
 	if !chooser.auto || c.place.slot == 0 && !chooser.lone && !chooser.other(c.place.slot, c.datagrams) { // no bulk, and the peer may have dialed it
 		return
 	}

@@ -35,7 +35,7 @@ func (st *Stream) WriteSoon(p []byte) (n int, err error) {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
 	if st.err == nil {
-		st.session.ride(st)
+		st.session.ride(st.stream)
 	}
 	return n, err
 }
@@ -51,8 +51,8 @@ func (st *Stream) Flush() {
 	if s := st.session; s.gather > 0 && 0 < st.unsent && st.unsent < fullPacket {
 		s.inflow.add(time.Now(), s.gather)
 	}
-	if c := st.session.schedule(st, nil); c != nil {
-		c.serve()
+	if c := st.session.schedule(st.stream, nil); c != nil {
+		st.session.serve(c)
 	}
 }
 
@@ -70,7 +70,7 @@ func (st *Stream) push(p []byte) (int, error) {
 		n = min(n, t.room(), st.chunkSize()-t.n)
 		if n <= batchSize {
 			t.take(p[:n])
-			st.pushed(n)
+			s.pushed(st.stream, n)
 			s.mu.Unlock()
 			return n, nil
 		}
@@ -113,9 +113,9 @@ func (st *Stream) filled(c *chunk, n int) error {
 		return st.err
 	}
 	c.state = chunkQueued
-	st.pushed(n)
+	st.session.pushed(st.stream, n)
 	if st.fin {
-		st.queueFin()
+		st.session.queueFin(st.stream)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (st *Stream) room() (int, error) {
 			return n, nil
 		}
 		st.waiting = true
-		st.session.enqueue(st, nil) // the chunk that was to wait for more
+		st.session.enqueue(st.stream, nil) // the chunk that was to wait for more
 		st.sendCond.Wait()
 	}
 }

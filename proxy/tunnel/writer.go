@@ -1,22 +1,22 @@
 package tunnel
 
 // write sends the session's records for this carrier until it dies or has left.
-func (c *carrier) write() {
-	err := c.writeAll()
-	c.session.mu.Lock()
-	defer c.session.mu.Unlock()
-	c.release()
+func (s *session) write(c *carrier) {
+	err := s.writeAll(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(c)
 	if err != nil {
-		c.kill(err)
+		s.kill(c, err)
 		return
 	}
 	c.closed = true
 	c.cond.Broadcast()
 }
 
-func (c *carrier) writeAll() error {
+func (s *session) writeAll(c *carrier) error {
 	for {
-		work, end := c.await()
+		work, end := s.await(c)
 		if !work {
 			return c.close(end)
 		}
@@ -24,7 +24,7 @@ func (c *carrier) writeAll() error {
 			return err
 		}
 		if c.link.Pending() >= flushSize {
-			if err := c.flush(); err != nil {
+			if err := s.flush(c); err != nil {
 				return err
 			}
 		}
@@ -33,12 +33,11 @@ func (c *carrier) writeAll() error {
 
 // await waits until c.out and c.big are there to be written, or reports that the carrier ends, and its last
 // record. Whenever it has to wait, the bytes that were written so far are flushed.
-func (c *carrier) await() (work bool, end []byte) {
-	s := c.session
+func (s *session) await(c *carrier) (work bool, end []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.release()
-	for c.served || !s.next(c) && !c.mayPad() {
+	s.release(c)
+	for c.served || !s.next(c) && !s.mayPad(c) {
 		switch {
 		case c.served:
 			c.cond.Wait()
@@ -46,10 +45,10 @@ func (c *carrier) await() (work bool, end []byte) {
 			return false, c.end
 		case c.link.Pending() > 0:
 			s.mu.Unlock()
-			err := c.flush()
+			err := s.flush(c)
 			s.mu.Lock()
 			if err != nil {
-				c.kill(err)
+				s.kill(c, err)
 			}
 		default:
 			c.rest()
@@ -61,10 +60,9 @@ func (c *carrier) await() (work bool, end []byte) {
 }
 
 // flush waits for the network. Others may send small chunks meanwhile, and one of them is told if there are any.
-func (c *carrier) flush() error {
+func (s *session) flush(c *carrier) error {
 	c.flushing.Store(true)
 	defer c.flushing.Store(false)
-	s := c.session
 	s.mu.Lock()
 	if s.small.n > 0 {
 		if helper := s.waiting(true); helper != nil {
@@ -76,12 +74,12 @@ func (c *carrier) flush() error {
 }
 
 // mayPad fills c.out with padding for the burst that is about to end; false: none is missing. The session's lock is held.
-func (c *carrier) mayPad() bool {
+func (s *session) mayPad(c *carrier) bool {
 	if c.dead || c.end != nil || c.closed {
 		return false
 	}
 	c.out, c.big = c.padder.next(c.out[:0]), nil
-	c.session.far.padded.Add(uint64(len(c.out)))
+	s.far.padded.Add(uint64(len(c.out)))
 	return len(c.out) > 0
 }
 
@@ -94,7 +92,7 @@ func (c *carrier) rest() {
 // serve does the work of a writer that waits, in the caller's goroutine and as far as the connection takes it at once: to wake
 // the writer, on another core, costs more than it takes to write some records, and they leave sooner. The writer is woken for
 // the rest. The session's lock is held, and let go meanwhile.
-func (c *carrier) serve() {
+func (s *session) serve(c *carrier) {
 	if !c.link.CanTry() {
 		c.wake()
 		return
@@ -103,23 +101,23 @@ func (c *carrier) serve() {
 	written, full, err := 0, false, error(nil)
 	for err == nil && !full && written < flushSize {
 		pending := c.link.Pending()
-		more := pending < flushSize && (c.session.next(c) || c.mayPad())
+		more := pending < flushSize && (s.next(c) || s.mayPad(c))
 		if !more && pending == 0 {
 			break
 		}
-		c.session.mu.Unlock()
+		s.mu.Unlock()
 		if more {
 			err = c.putNext()
 		} else {
 			full, err = c.link.TryFlush()
 			written += pending
 		}
-		c.session.mu.Lock()
-		c.release()
+		s.mu.Lock()
+		s.release(c)
 	}
 	c.served = false
 	if err != nil {
-		c.kill(err)
+		s.kill(c, err)
 	}
 	if c.dead || c.end != nil || c.leaving || full || written >= flushSize {
 		c.cond.Broadcast()
@@ -129,9 +127,9 @@ func (c *carrier) serve() {
 }
 
 // release gives back the chunk that was written.
-func (c *carrier) release() {
+func (s *session) release(c *carrier) {
 	if c.big != nil {
-		c.session.mem.unuse(c.big)
+		s.mem.unuse(c.big)
 		c.big = nil
 	}
 }
