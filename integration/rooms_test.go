@@ -21,15 +21,6 @@ var rooms = []string{"proxy/handover", "proxy/quota", "proxy/inquiry", "proxy/tr
 	"parser/flower", "parser/nvflare", "parser/grpcany", "parser/tensorflow", "parser/internal/cursor", "parser/internal/http1", "parser/internal/mix", "parser/internal/msgscan",
 	"parser/internal/npy", "parser/internal/protoscan", "wan-sim"}
 
-// methodKnots are the files of a room that count as one if calls of methods count: each has methods of the same type, for one thing
-// that this type does. By the names of package scope they use each other one way all the same.
-var methodKnots = map[string][]string{
-	// The methods of a counted direction lie in a file for each part of a step: learning, buckets, places, weights and extras.
-	"parser/gloo": {"counted.go", "bucket.go", "bycall.go", "extra.go", "learn.go", "place.go", "weights.go"},
-	// A stream's frames are parts of messages, whose parts say which frame comes next.
-	"parser/pslite": {"stream.go", "message.go"},
-}
-
 // stages is the order of a sender's stages: each may use the ones after it.
 var stages = []string{"send.go", "read.go", "classify.go", "cut.go", "choose.go", "encode.go", "emit.go"}
 
@@ -41,8 +32,8 @@ func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 			t.Parallel()
 			s := newSource(t, system)
 			for _, room := range rooms {
-				oneWay(t, room, "names", s.names[room], nil)
-				oneWay(t, room, "methods", s.methods[room], methodKnots[room])
+				oneWay(t, room, "names", s.names[room])
+				oneWay(t, room, "methods", s.methods[room])
 			}
 			const room = "proxy/path/send"
 			stagesInOrder(t, room, s.methods[room])
@@ -50,17 +41,9 @@ func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	}
 }
 
-// oneWay checks that files of a room use each other's names or methods one way; the files of the knot count as one.
-func oneWay(t *testing.T, room, what string, used uses, knot []string) {
+// oneWay checks that files of a room use each other's names or methods one way.
+func oneWay(t *testing.T, room, what string, used uses) {
 	t.Helper()
-	for _, file := range knot {
-		if used[file] == nil {
-			t.Errorf("%s has no file %s", room, file)
-		}
-	}
-	if len(knot) > 0 {
-		used = join(used, knot)
-	}
 	if circle := circleIn(used); circle != nil {
 		t.Errorf("%s: files use each other's %s in a circle: %s", room, what, strings.Join(circle, " ─▶ "))
 	}
@@ -121,28 +104,6 @@ func filesOf(t *testing.T, folder string) (names []string) {
 		t.Fatalf("no package in %s", folder)
 	}
 	return names
-}
-
-// join returns uses in which some files are one, which has the name of the first.
-func join(used uses, files []string) uses {
-	joined := uses{}
-	of := func(file string) string {
-		if slices.Contains(files, file) {
-			return files[0]
-		}
-		return file
-	}
-	for file, others := range used {
-		if joined[of(file)] == nil {
-			joined[of(file)] = map[string]string{}
-		}
-		for in, name := range others {
-			if of(in) != of(file) {
-				joined[of(file)][of(in)] = name
-			}
-		}
-	}
-	return joined
 }
 
 // circleIn returns files that use each other in a circle, or nil.

@@ -55,12 +55,6 @@ func (c *counted) explains(first, i, period int) bool {
 	return false
 }
 
-// same reports whether two all-reduces of the history have equal lengths, as far as they have passed.
-func (c *counted) same(a, b int) bool {
-	x, y := &c.history[a].lengths, &c.history[b].lengths
-	return x.equal(y) || a >= len(c.history)-1-settled && x.begins(y)
-}
-
 // ordinal counts the all-reduces with the lengths of the one at p among the phase before it.
 func (c *counted) ordinal(p, phase int, at func(int) int) int {
 	n := 0
