@@ -128,29 +128,35 @@ func (s *source) note(room string, files []string, checked *types.Package, info 
 		if used.Pkg() != checked {
 			continue
 		}
-		by, in := fileOf(ident.Pos()), fileOf(used.Pos())
-		if by == in {
-			continue
+		by := fileOf(ident.Pos())
+		use := func(used uses, o types.Object) {
+			if in := fileOf(o.Pos()); in != by {
+				used[by][in] = o.Name()
+			}
 		}
 		if used.Parent() == checked.Scope() {
-			names[by][in], methods[by][in] = used.Name(), used.Name()
+			use(names, used)
+			use(methods, used)
 		}
 		if f, ok := used.(*types.Func); ok && f.Signature().Recv() != nil {
-			methods[by][in] = f.Name()
+			use(methods, f)
 			for _, m := range implementations(f) {
-				if in := fileOf(m.Pos()); in != by {
-					methods[by][in] = m.Name()
-				}
+				use(methods, m)
 			}
 		}
 	}
 	s.names[room], s.methods[room] = names, methods
 }
 
-// implementations returns the methods of its package's types that a call of f, an interface's method, may run.
+// implementations returns the methods of its package's types that a call of f, an interface's method, may run. An interface without a name, which asks values of
+// other packages for an ability, does not count, nor does one that is no value's type, but bounds the elements of a generic container.
 func implementations(f *types.Func) (methods []*types.Func) {
-	called, ok := f.Signature().Recv().Type().Underlying().(*types.Interface)
+	named, ok := f.Signature().Recv().Type().(*types.Named)
 	if !ok {
+		return nil
+	}
+	called, ok := named.Underlying().(*types.Interface)
+	if !ok || !called.IsMethodSet() {
 		return nil
 	}
 	scope := f.Pkg().Scope()

@@ -2,8 +2,6 @@ package parser
 
 import (
 	"fmt"
-
-	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // First returns a Parser that agrees with the first of ps that has understood every byte. Until one sees
@@ -76,22 +74,6 @@ func skim(p Parser, b []byte) (opaque int, seg Segment, err error) {
 	return opaque, Segment{}, nil
 }
 
-// Label implements Labeler.
-func (f *first) Label(t tensor.Tensor) Label {
-	if len(f.left) != 1 {
-		return Label{}
-	}
-	return LabelOf(f.left[0], t)
-}
-
-// Held implements Sized.
-func (f *first) Held() (n int) {
-	for _, p := range f.left {
-		n += Held(p)
-	}
-	return n
-}
-
 // counter returns the parser that First agrees with, or whose protocol is recognized; nil: there is none that counts.
 func (f *first) counter() Counter {
 	for _, p := range f.left {
@@ -108,14 +90,6 @@ func (f *first) Messages() (all, payloads int) {
 		return c.Messages()
 	}
 	return 0, 0
-}
-
-// Method implements Dispatched.
-func (f *first) Method() string {
-	if len(f.left) == 1 {
-		return MethodOf(f.left[0])
-	}
-	return ""
 }
 
 // Recognized implements Counter.

@@ -23,3 +23,11 @@ func LabelOf(p Parser, t tensor.Tensor) Label {
 	}
 	return Label{}
 }
+
+// Label implements Labeler.
+func (f *first) Label(t tensor.Tensor) Label {
+	if len(f.left) != 1 {
+		return Label{}
+	}
+	return LabelOf(f.left[0], t)
+}

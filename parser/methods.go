@@ -14,3 +14,11 @@ func MethodOf(p Parser) string {
 	}
 	return ""
 }
+
+// Method implements Dispatched.
+func (f *first) Method() string {
+	if len(f.left) == 1 {
+		return MethodOf(f.left[0])
+	}
+	return ""
+}

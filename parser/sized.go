@@ -16,3 +16,11 @@ func Held(p Parser) int {
 	}
 	return 0
 }
+
+// Held implements Sized.
+func (f *first) Held() (n int) {
+	for _, p := range f.left {
+		n += Held(p)
+	}
+	return n
+}

@@ -46,22 +46,6 @@ type stream struct {
 	gone  bool       // it is no stream of the connection any more, and conn.took must have nothing of it
 }
 
-// weigh takes note of how much a stream takes, after its exchange has read something.
-func (c *conn) weigh(s *stream) {
-	x, ok := s.exchange.(Sized)
-	if !ok {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone {
-		return
-	}
-	n := int64(x.Held())
-	c.took.Add(n - s.takes)
-	s.takes = n
-}
-
 // remove takes a stream out. c.mu is held.
 func (c *conn) remove(id uint32, s *stream) {
 	delete(c.streams, id)

@@ -85,6 +85,22 @@ func (d *Direction) data(b []byte) (parser.Segment, error) {
 	return seg, nil
 }
 
+// weigh takes note of how much a stream takes, after its exchange has read something.
+func (c *conn) weigh(s *stream) {
+	x, ok := s.exchange.(Sized)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return
+	}
+	n := int64(x.Held())
+	c.took.Add(n - s.takes)
+	s.takes = n
+}
+
 // opaque takes bytes of b up to the end of the current part, and returns their number. It returns 0 if they are not understood, which sets d.err.
 func (d *Direction) opaque(b []byte) int {
 	var n int

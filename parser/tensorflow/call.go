@@ -78,11 +78,6 @@ func (m *message) over() bool { return m.call.stream.Over() }
 
 func (m *message) keys() *[]uint64 { return &m.claimed }
 
-// Held implements [grpc.Sized].
-func (x *connection) Held(from parser.Side) int { return x.under[from].held() }
-
-var _ grpc.Sized = (*connection)(nil)
-
 // Next implements [grpc.Message].
 func (m *message) Next(b []byte, sure int) parser.Segment {
 	rest := m.scan.Rest()
@@ -103,10 +98,3 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 
 // Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left out; the connection tells of keys.
 func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() }
-
-// End implements [grpc.Message].
-func (m *message) End() bool {
-	payload := m.fields.end(!m.scan.Broken())
-	m.call.conn.under[m.head.From].release(m)
-	return payload
-}

@@ -44,6 +44,18 @@ func (c *call) Message(h grpc.Head) grpc.Message {
 	return m
 }
 
+// End implements [grpc.Message].
+func (m *message) End() bool {
+	payload := m.fields.end(!m.scan.Broken())
+	m.call.conn.under[m.head.From].release(m)
+	return payload
+}
+
+// Held implements [grpc.Sized].
+func (x *connection) Held(from parser.Side) int { return x.under[from].held() }
+
+var _ grpc.Sized = (*connection)(nil)
+
 // Call implements [grpc.Service].
 func (x *connection) Call(path string, s *grpc.Stream) grpc.Call {
 	c := &call{conn: x, stream: s, path: path}
