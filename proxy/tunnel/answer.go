@@ -7,7 +7,7 @@ import (
 
 // read takes records of a carrier of s until it ends, and answers the openings of streams that they bring.
 func (p *peer) read(s *session, c *carrier) {
-	err := p.hear(s, c)
+	err := p.follow(s, c)
 	switch {
 	case errors.Is(err, errBroken):
 		p.fail(s, err, err.Error())
@@ -19,8 +19,8 @@ func (p *peer) read(s *session, c *carrier) {
 	s.readEnds(c, err)
 }
 
-// hear takes records, and returns why no more come.
-func (p *peer) hear(s *session, c *carrier) error {
+// follow takes records, and returns why no more come.
+func (p *peer) follow(s *session, c *carrier) error {
 	for {
 		in, err := s.read(c)
 		if in != nil {

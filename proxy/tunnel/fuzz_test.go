@@ -153,7 +153,7 @@ func FuzzSession(f *testing.F) {
 		own := &Stream{stream: s.newStream(streamID(0, s.even)), session: s}
 		s.mu.Unlock()
 		own.Write([]byte("own"))
-		err := p.hear(s, c)
+		err := p.follow(s, c)
 		s.mu.Lock()
 		for s.next(c) {
 			s.release(c)
