@@ -809,6 +809,32 @@ func BenchmarkColdCollective(b *testing.B) {
 	}
 }
 
+// BenchmarkAfterCollective measures how much longer a bucket's sum and the work that follows take together, which runs much code and writes to so many MB: the traps and the programs
+// leave the processor's caches, its tables of pages and its predictors with other contents than they had. Sums with and without probes take turns.
+func BenchmarkAfterCollective(b *testing.B) {
+	for _, kb := range []int{0, 256, 1 << 10, 4 << 10, 16 << 10} {
+		b.Run(fmt.Sprintf("%dkB", kb), func(b *testing.B) {
+			p := load(b)
+			j := built(b, releases[0]).start(b)
+			rank := j.find(p)
+			longer := func() (ns, without float64) {
+				both := j.do("after 0 1 %d %d", kb<<10, max(b.N, 200))
+				without = float64(both & (1<<32 - 1))
+				return float64(both>>32) - without, without
+			}
+			ns, without := longer()
+			b.ReportMetric(ns, "longer-ns")
+			b.ReportMetric(without, "without-ns")
+			if err := p.objects.Processes.Delete(uint32(rank.pid)); err != nil {
+				b.Fatal(err)
+			}
+			ns, _ = longer()
+			b.ReportMetric(ns, "kernel-longer-ns")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
 // measureCollective reports the kernel's part and the programs' part of what measure returns, in ns.
 func measureCollective(b *testing.B, measure func(*job) float64) {
 	p := load(b)

@@ -23,12 +23,14 @@ func socketInode(own netip.AddrPort, remotes []netip.AddrPort) (inode uint32, er
 	if inode, err = socketElsewhere(own, remotes); err == nil || errors.Is(err, ErrNotAccepted) {
 		return inode, err
 	}
-	// Now and then a look misses a socket that is there (Linux 6.18: 3 of some hundred connections of two real jobs).
-	time.Sleep(time.Millisecond)
-	if inode, known, again := socketHere(own, remotes); known {
-		return inode, again
-	} else if again != nil {
-		err = fmt.Errorf("%w (%w)", err, again)
+	// Now and then a look misses a socket that is there (Linux 6.18: 3 of some hundred connections of two real jobs). On a busy machine the next look may miss it as well.
+	for _, pause := range [...]time.Duration{1, 4, 16} {
+		time.Sleep(pause * time.Millisecond)
+		if inode, known, again := socketHere(own, remotes); known {
+			return inode, again
+		} else if again != nil {
+			err = fmt.Errorf("%w (%w)", err, again)
+		}
 	}
 	return 0, err
 }
@@ -76,8 +78,8 @@ type answer struct {
 	own, remote netip.AddrPort
 }
 
-// ask asks the kernel for the TCP socket with these two addresses, or else for one that listens at own, by struct inet_diag_req_v2 of Linux's inet_diag.h. Without
-// an error it returns at least one answer. With NLM_F_DUMP it has all sockets with these ports: from Linux 6.8 on also any that was bound and not connected.
+// ask asks the kernel for the TCP socket with these two addresses, or else for one that listens at own, by struct inet_diag_req_v2 of Linux's inet_diag.h, and has an answer at least unless there is
+// an error. With NLM_F_DUMP it has all sockets with these ports: from Linux 6.8 on also any that was bound and not connected.
 func ask(own, remote netip.AddrPort, flags int) ([]answer, error) {
 	none := []answer{{}}
 	family := byte(unix.AF_INET6)

@@ -104,6 +104,40 @@ static unsigned long cold(struct order *o)
 	return took[sums / 2];
 }
 
+// after returns two median times of a bucket's sum and of the work that follows, in ns: in the upper half where the sum is by functions that are probed, in the lower half where it is by
+// twins of them. Both take turns. The work runs much code and writes to that many bytes.
+static unsigned long after(struct order *o)
+{
+	enum { MOST = 20000 };
+	static unsigned long took[2][MOST];
+	unsigned long rounds = o->d < 1 ? 1 : o->d > MOST ? MOST : o->d;
+	volatile char *memory = malloc(o->c + 1);
+	if (!memory)
+		exit(1);
+	for (unsigned long i = 0; i < 2 * rounds; i++) {
+		int probed = (i & 3) == 1 || (i & 3) == 2;
+		struct timespec begin, end;
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+		if (probed) {
+			all_reduce_bucket(&tensors[o->b]);
+			allreduce(&groups[o->a], &tensors[o->b], 0);
+		} else {
+			twins(&groups[o->a], &tensors[o->b]);
+		}
+		for (int k = 0; k < 4; k++) {
+			work();
+			for (unsigned long at = k * 64; at < o->c; at += 256)
+				memory[at]++;
+		}
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+		took[probed][i / 2] = (end.tv_sec - begin.tv_sec) * 1000000000ul + end.tv_nsec - begin.tv_nsec;
+	}
+	free((void *)memory);
+	for (int probed = 0; probed < 2; probed++)
+		qsort(took[probed], rounds, sizeof(took[0][0]), in_order);
+	return took[1][rounds / 2] << 32 | took[0][rounds / 2];
+}
+
 static unsigned long obey(struct order *o)
 {
 	if (!strcmp(o->name, "tensor"))
@@ -144,6 +178,8 @@ static unsigned long obey(struct order *o)
 		return bench(o);
 	if (!strcmp(o->name, "cold"))
 		return cold(o);
+	if (!strcmp(o->name, "after"))
+		return after(o);
 	if (!strcmp(o->name, "thread")) { // an all-reduce on a thread of its own
 		pthread_t thread;
 		void *tag;

@@ -65,6 +65,47 @@ __attribute__((noinline)) void ALL_REDUCE_BUCKET(void *reducer, struct tensor **
 
 void all_reduce_bucket(struct tensor *t) { ALL_REDUCE_BUCKET(0, &t); }
 
+__attribute__((noinline)) static void twin_of_bucket(void *reducer, struct tensor **bucket)
+{
+	void *volatile use[2] = {reducer, bucket};
+	(void)use;
+}
+
+__attribute__((noinline)) static struct work twin_of_allreduce(struct group *g, struct tensor ***tensors, unsigned char *options)
+{
+	void *volatile use[2] = {tensors, options};
+	(void)use;
+	g->tag--; // which the probed function counts
+	return (struct work){{NEXT_TAG(g)}};
+}
+
+void twins(struct group *g, struct tensor *t)
+{
+	unsigned char options[64];
+	memset(options, 1, sizeof(options));
+	struct tensor *list[1] = {t}, **vector[2] = {list, list + 1};
+	twin_of_bucket(0, &t);
+	twin_of_allreduce(g, vector, options);
+}
+
+// 768 functions, more than fit into the cache of the first level.
+static volatile unsigned long state;
+#define PART(n)                                                                                                                                    \
+	__attribute__((noinline)) static void part##n(void)                                                                                        \
+	{                                                                                                                                          \
+		unsigned long x = state;                                                                                                           \
+		for (int i = 0; i < 4; i++)                                                                                                        \
+			x = x & 1 ? x * (2 * n + 1) + i : (x >> 1) ^ (n << i);                                                                     \
+		state = x + n;                                                                                                                     \
+	}
+#define FOUR(f, n) f(n##0) f(n##1) f(n##2) f(n##3)
+#define SIXTEEN(f, n) FOUR(f, n##0) FOUR(f, n##1) FOUR(f, n##2) FOUR(f, n##3)
+#define MANY(f, n) SIXTEEN(f, n##0) SIXTEEN(f, n##1) SIXTEEN(f, n##2) SIXTEEN(f, n##3)
+#define ALL(f) MANY(f, 10) MANY(f, 11) MANY(f, 12) MANY(f, 13) MANY(f, 20) MANY(f, 21) MANY(f, 22) MANY(f, 23) MANY(f, 30) MANY(f, 31) MANY(f, 32) MANY(f, 33)
+ALL(PART)
+#define CALL(n) part##n();
+void work(void) { ALL(CALL) }
+
 __attribute__((noinline)) void END_REDUCER(void *reducer)
 {
 	void *volatile use = reducer;

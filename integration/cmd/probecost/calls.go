@@ -24,8 +24,11 @@ type times struct {
 }
 
 // compileTimes compiles the library that measures calls into a folder, and returns its path.
-func compileTimes(source, dir string) (string, error) {
-	library := filepath.Join(dir, "bucket_time.so")
+func compileTimes(path, dir string) (string, error) {
+	return compile(filepath.Join(filepath.Dir(path), "bucket_time.c"), filepath.Join(dir, "bucket_time.so"))
+}
+
+func compile(source, library string) (string, error) {
 	if out, err := exec.Command("gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-fexceptions", "-o", library, source).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("gcc: %w: %s", err, out)
 	}

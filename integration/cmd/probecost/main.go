@@ -10,7 +10,10 @@
 // On a machine that others share, steps differ by much more than 1 %. So the command also measures, in the same stretches, how long the ranks' calls of c10d::Reducer::all_reduce_bucket
 // take, by a library that it has loaded before PyTorch's. Both of a bucket's probes are within that call, and it takes some twentieth of a step, so that the time of the probes
 // themselves is known far more exactly. They also take some of the processor's caches from the rest of the step. That effect is in the step time and the processors' times alone. The
-// command needs gcc. Run it from the root of the checkout, as root:
+// command needs gcc.
+//
+// With --turns the probes stay attached, and every other step or two goes without them: a library that is loaded before PyTorch's enters the two functions just behind the
+// instruction at which a probe is. Neighbouring steps make a pair, so that there are some thousand pairs in a minute, and whatever else the machine does disturbs them much less. Run it from the root of the checkout, as root:
 //
 //	go run ./integration/cmd/probecost
 package main
@@ -25,6 +28,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,9 +45,16 @@ import (
 // A measurement names the job, and how long it is measured.
 type measurement struct {
 	environment string
-	hidden      string // widths of the model's hidden layers
+	model       string // one of torch_models.py; "": an MLP
+	hidden      string // widths of the MLP's hidden layers
+	optimizer   string
+	rate        float64 // of learning
+	batch       int     // images a rank and step
 	bucketMB    float64
 	block       int           // steps of a stretch
+	settle      time.Duration // between a change and its stretch
+	turns       bool          // steps with probes and without take turns
+	buckets     int           // of a step
 	limit       time.Duration // of all stretches
 	pin         bool          // each rank has a processor of its own
 }
@@ -51,9 +62,16 @@ type measurement struct {
 func main() {
 	m := measurement{}
 	flag.StringVar(&m.environment, "environment", "torch215", "PyTorch: torch215 or torch113")
-	flag.StringVar(&m.hidden, "hidden", "512,256", "widths of the hidden layers")
+	flag.StringVar(&m.model, "model", "", "conv, transformer or embedding, as in the grid of integration/cmd/accuracy, instead of an MLP")
+	flag.StringVar(&m.hidden, "hidden", "512,256", "widths of the MLP's hidden layers")
+	flag.StringVar(&m.optimizer, "optimizer", "sgd", "sgd, adam or adamw")
+	flag.Float64Var(&m.rate, "lr", 0.05, "learning rate")
+	flag.IntVar(&m.batch, "batch", 16, "images a rank and step")
 	flag.Float64Var(&m.bucketMB, "bucket-mb", 0.25, "size of DistributedDataParallel's buckets")
 	flag.IntVar(&m.block, "block", 60, "steps of a stretch, 10 or more")
+	flag.DurationVar(&m.settle, "settle", 700*time.Millisecond, "how long to wait after probes have come or gone: this command itself then has work left, and the kernel")
+	flag.BoolVar(&m.turns, "turns", false, "keep the probes attached, and have every other step or two enter the two functions of a bucket behind them, for as long as --limit says (amd64)")
+	flag.IntVar(&m.buckets, "buckets", 1, "with --turns: buckets of a step")
 	flag.DurationVar(&m.limit, "limit", 8*time.Minute, "how long to try for a verdict")
 	flag.BoolVar(&m.pin, "pin", true, "give each rank a processor of its own, so that steps do not differ by where the kernel runs their threads")
 	flag.Parse()
@@ -71,12 +89,19 @@ func (m *measurement) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r, err := m.follow(ranks)
+		follow := m.follow
+		if m.turns {
+			follow = m.takeTurns
+		}
+		r, err := follow(ranks)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%.1f sums of a step and rank seen\na step takes %v\nprocessors work on it, for both ranks, %v\nits calls for buckets take %v\nso the calls with probes make it longer by %v\nwithin %.0f %%: %s\n",
-			r.sums, r.time, r.processor, r.calls, r.share(), 100*tolerance, r.verdict)
+		fmt.Printf("%.1f sums of a step and rank seen\na step takes %v\nprocessors work on it, for both ranks, %v\n", r.sums, r.time, r.processor)
+		if !m.turns {
+			fmt.Printf("its calls for buckets take %v\nso the calls with probes make it longer by %v\n", r.calls, r.share())
+		}
+		fmt.Printf("within %.0f %%: %s\n", 100*tolerance, r.verdict)
 		if r.verdict != yes {
 			return fmt.Errorf("it is not shown that a step takes less than %.0f %% longer", 100*tolerance)
 		}
@@ -88,6 +113,7 @@ func (m *measurement) run(ctx context.Context) error {
 type rank struct {
 	cmd   *exec.Cmd
 	times *times // of its calls of all_reduce_bucket
+	turns *turns // its steps, with probes and without
 
 	mu    sync.Mutex
 	moved *sync.Cond  // steps has changed
@@ -101,7 +127,11 @@ func (m *measurement) start(ctx context.Context, path, dir string) (ranks [2]*ra
 	if !complete {
 		return ranks, fmt.Errorf("%s is missing: run integration/env/install.sh %[1]s", m.environment)
 	}
-	library, err := compileTimes(filepath.Join(filepath.Dir(path), "bucket_time.c"), dir)
+	compile := compileTimes
+	if m.turns {
+		compile = compileTurns
+	}
+	library, err := compile(path, dir)
 	if err != nil {
 		return ranks, err
 	}
@@ -112,15 +142,22 @@ func (m *measurement) start(ctx context.Context, path, dir string) (ranks [2]*ra
 		if err != nil {
 			return ranks, err
 		}
+		turns, err := newTurns(file + ".turns")
+		if err != nil {
+			return ranks, err
+		}
 		cmd := exec.CommandContext(ctx, python, path, "--steps", strconv.Itoa(1<<30), // until it is killed
-			"--hidden", m.hidden, "--bucket-mb", fmt.Sprint(m.bucketMB), "--batch", "16")
+			"--hidden", m.hidden, "--optimizer", m.optimizer, "--lr", fmt.Sprint(m.rate), "--bucket-mb", fmt.Sprint(m.bucketMB), "--batch", strconv.Itoa(m.batch))
+		if m.model != "" {
+			cmd.Args = append(cmd.Args, "--model", m.model)
+		}
 		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(i), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1",
-			"PYTHONDONTWRITEBYTECODE=1", "LD_PRELOAD="+library, "BUCKET_TIMES="+file)
+			"PYTHONDONTWRITEBYTECODE=1", "LD_PRELOAD="+library, "BUCKET_TIMES="+file, "PROBE_TURNS="+file+".turns", "PROBE_BUCKETS="+strconv.Itoa(m.buckets))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if ranks[i], err = begin(cmd); err != nil {
 			return ranks, err
 		}
-		ranks[i].times = times
+		ranks[i].times, ranks[i].turns = times, turns
 		if m.pin {
 			if err := pin(cmd.Process.Pid, i); err != nil {
 				return ranks, err
@@ -250,6 +287,7 @@ func (m *measurement) stretch(ranks [2]*rank, with bool) (s stretch, seen int, e
 			err = errors.Join(err, w.probes.Close())
 		}()
 	}
+	m.settleDown()
 	first, err := ranks[0].wait(0)
 	if err == nil {
 		first, err = ranks[0].wait(first + settling)
@@ -288,6 +326,12 @@ func (m *measurement) stretch(ranks [2]*rank, with bool) (s stretch, seen int, e
 	s.processor = (after - before) / float64(end-first)
 	s.seconds = quantile(ranks[0].seconds(first, end), 1, 4)
 	return s, (sums - sumsBefore) * m.block / (end - first), err
+}
+
+// settleDown waits until the work that comes after a change is done.
+func (m *measurement) settleDown() {
+	debug.FreeOSMemory() // of all that it takes to find the library's functions: at once, and not beside the steps that are measured
+	time.Sleep(m.settle)
 }
 
 // processor returns the processor seconds that both ranks have taken.
