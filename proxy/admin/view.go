@@ -17,7 +17,7 @@ type Live struct {
 	Checks      []Result        `json:"checks"`
 	Peers       []Peer          `json:"peers"`
 	Jobs        []proxy.Traffic `json:"jobs"`   // by peer
-	Points      []history.Table `json:"points"` // the two newest slots of each ring
+	Points      []history.Table `json:"points"` // the newest slots of each ring: two, or since the beginning of an outage that was just noted
 	Budgets     []Budget        `json:"budgets"`
 }
 

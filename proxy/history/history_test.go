@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,35 @@ func TestGapsRestartsAndOutages(t *testing.T) {
 	}
 	if s := table.Series[0]; s.Down[0] < 1 || s.Down[1] != 0 || s.RTT[0] != 0.05 {
 		t.Errorf("down for %v, RTT %v", s.Down, s.RTT)
+	}
+}
+
+// An outage begins with the last sign of life, in all rings, though it is noted later; the slots since then are given again for a while.
+func TestOutagesBeginWithTheLastSignOfLife(t *testing.T) {
+	var r Recorder
+	begin := time.Unix(1_000_000_080, 0)
+	for i := range 20 {
+		all := at(int64(i))
+		if i >= 15 { // noted 4.5 s after the last sign of life
+			all[0].Down, all[0].Outage = true, time.Duration(i-15)*time.Second+4500*time.Millisecond
+		}
+		r.Add(begin.Add(time.Duration(i)*time.Second), all)
+		if i == 14 && len(r.Newest(1).Times) != 2 || i == 15 && len(r.Newest(1).Times) < 6 {
+			t.Errorf("second %d: %d newest slots", i, len(r.Newest(1).Times))
+		}
+	}
+	for step, want := range map[int][]float32{1: {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.5, 1, 1, 1, 1, 1, 1, 1, 1}, 10: {0, 8.5}, 240: {8.5}} {
+		got := r.Table(step, 0).Series[0].Down
+		if !slices.Equal(got, want) {
+			t.Errorf("slots of %d s were down for %v, want %v", step, got, want)
+		}
+	}
+	if len(r.Newest(1).Times) < 9 {
+		t.Error("the slots of the outage are not given again")
+	}
+	r.Add(begin.Add(26*time.Second), at(30))
+	if n := len(r.Newest(1).Times); n > 2 {
+		t.Errorf("%d newest slots long after an outage was noted", n)
 	}
 }
 

@@ -23,6 +23,7 @@ type Sample struct {
 	Received  int64 // bytes that the link carried from the peer; likewise
 
 	Down    bool          // the link is down, or in an outage
+	Outage  time.Duration // that has passed since the outage began; 0: there is none, or its beginning is not known
 	RTT     time.Duration // 0: unknown
 	Goodput float64       // bytes per second; 0: unknown
 }
@@ -58,6 +59,8 @@ type Recorder struct {
 	rings  [len(rings)]ring
 	series map[Name]*series
 	order  []*series
+	mended time.Time // the beginning of the outage that was noted last, and
+	seen   time.Time // when
 }
 
 // A ring says which slots of all series hold a time.
@@ -95,6 +98,10 @@ func (r *Recorder) Add(now time.Time, all []Sample) {
 		if s == nil {
 			continue
 		}
+		if x.Outage > took && !s.seen.Down {
+			r.mend(s, now.Add(took-x.Outage), now) // a slot has the rises of the second before it
+			r.mended, r.seen = now.Add(-x.Outage), now
+		}
 		rise := s.rise(&x)
 		if x.Down {
 			rise.down = float32(took.Seconds())
@@ -102,6 +109,29 @@ func (r *Recorder) Add(now time.Time, all []Sample) {
 		rise.rtt, rise.goodput = float32(x.RTT.Seconds()), float32(x.Goodput)
 		for i := range r.rings {
 			s.slots[i][place(i, r.rings[i].now)].add(&rise)
+		}
+	}
+}
+
+// mend notes in the slots of a time an outage that was not seen as one then.
+func (r *Recorder) mend(s *series, from, to time.Time) {
+	for i := range r.rings {
+		step := time.Duration(rings[i].step) * time.Second
+		for number := max(from.Unix()/rings[i].step, r.rings[i].now-int64(rings[i].size)+1); number <= to.Unix()/rings[i].step; number++ {
+			p := place(i, number)
+			if r.rings[i].slots[p] != number {
+				continue // the process did not run
+			}
+			begin := time.Unix(number*rings[i].step, 0)
+			end := begin.Add(step)
+			if begin.Before(from) {
+				begin = from
+			}
+			if end.After(to) {
+				end = to
+			}
+			down := &s.slots[i][p].down
+			*down = min(*down+float32(end.Sub(begin).Seconds()), float32(step.Seconds()))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // A Table has all series over the slots of one ring. Its JSON names are stable.
@@ -24,6 +25,20 @@ type Series struct {
 	Down      []float32 `json:"down_seconds"`
 	RTT       []float32 `json:"rtt_seconds"`
 	Goodput   []float32 `json:"goodput_bytes_per_second"`
+}
+
+// newest is for how long Newest gives the slots again in which an outage was noted afterwards.
+const newest = 5 * time.Second
+
+// Newest returns the two newest slots of so many seconds, and after an outage was noted the ones since its beginning.
+func (r *Recorder) Newest(step int) Table {
+	r.mu.Lock()
+	last := 2
+	if r.last.Sub(r.seen) < newest {
+		last += int(r.last.Unix()-r.mended.Unix())/step + 1
+	}
+	r.mu.Unlock()
+	return r.Table(step, last)
 }
 
 // Table returns the history in slots of so many seconds, of the last slots at most; 0: all. The newest slot is still growing. An unknown step gives the

@@ -47,12 +47,13 @@ function gaps(times, step, columns) {
   return [t, ...all];
 }
 
-/** outages lists the times of outages, [from, to], that touch one another as one. */
+/** outages lists the times of outages, [from, to], that touch one another as one. One that goes on in the next slot begins within its first, and ends within its last. */
 function outages(h, links) {
-  const all = [];
-  h.sum(links, "down_seconds").forEach((down, i) => {
+  const all = [], downs = h.sum(links, "down_seconds");
+  downs.forEach((down, i) => {
     if (!(down > 0)) return;
-    const from = h.times[i], to = from + h.step;
+    const follows = h.times[i + 1] - h.times[i] === h.step && downs[i + 1] > 0, had = h.times[i] - h.times[i - 1] === h.step && downs[i - 1] > 0, part = Math.min(down, h.step);
+    const from = follows && !had ? h.times[i] + h.step - part : h.times[i], to = had && !follows ? h.times[i] + part : h.times[i] + h.step;
     if (all.length && from - all[all.length - 1][1] < 1) all[all.length - 1][1] = to;
     else all.push([from, to]);
   });

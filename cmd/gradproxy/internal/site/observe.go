@@ -87,7 +87,7 @@ func (o *observer) sample(now time.Time, before map[string]tunnel.Traffic) {
 		own := slices.DeleteFunc(slices.Clone(traffic), func(t proxy.Traffic) bool { return t.Peer != p.Peer })
 		o.share(p.Peer, own, rise(carried.Sent, last.Sent), rise(carried.Received, last.Received))
 		link := history.Sample{Name: history.Name{Peer: p.Peer, Link: true}, Sent: int64(p.Network.Sent), Received: int64(p.Network.Received),
-			Down: !up(&p), RTT: p.RTT, Goodput: p.Rate}
+			Down: !up(&p), Outage: p.Outage, RTT: p.RTT, Goodput: p.Rate}
 		for _, t := range own {
 			link.Raw, link.Wire, link.Delivered = link.Raw+t.Raw, link.Wire+t.Wire, link.Delivered+t.Delivered
 			if t.Raw+t.Delivered == 0 {
@@ -216,7 +216,7 @@ func (o *observer) live() admin.Live {
 		l.Peers = append(l.Peers, o.peer(&p, traffic))
 	}
 	for _, step := range history.Steps() {
-		l.Points = append(l.Points, o.history.Table(step, 2))
+		l.Points = append(l.Points, o.history.Newest(step))
 	}
 	return l
 }
