@@ -37,6 +37,8 @@ type copying struct {
 func (c *Conn) See(f policy.Flow, t *tensor.Tensor, b []byte) {
 	if t.Off == 0 {
 		c.begin(f, t)
+	} else if t.Off+len(b) >= t.Size {
+		c.end(f, t)
 	}
 	if len(c.under) == 0 {
 		return
@@ -67,7 +69,11 @@ func (c *Conn) begin(f policy.Flow, t *tensor.Tensor) {
 		c.forget(x)
 	}
 	id, ok := IdentityOf(c.peer, f, t)
-	if !ok || len(c.under) >= maxUnder {
+	if !ok {
+		return
+	}
+	s.moves(group{c.peer, f.Job, t.Role}, t.Size, false)
+	if len(c.under) >= maxUnder {
 		return
 	}
 	w, off, n := s.begins(&id)
@@ -84,6 +90,15 @@ func (c *Conn) begin(f policy.Flow, t *tensor.Tensor) {
 	c.span.holders.Add(1)
 	x := &item{window: w, span: c.span, has: c.has, tensor: *t, flow: f, off: off, n: n, data: make([]byte, 0, n)}
 	c.under[t.Key] = copying{x, s}
+}
+
+// end notes that the last bytes of a value have come.
+func (c *Conn) end(f policy.Flow, t *tensor.Tensor) {
+	if s := c.current.Load(); s != nil {
+		if _, ok := IdentityOf(c.peer, f, t); ok {
+			s.moves(group{c.peer, f.Job, t.Role}, 0, true)
+		}
+	}
 }
 
 // forget gives up a value that lacks bytes.

@@ -45,15 +45,19 @@ type Results struct {
 	Codecs []string
 	names  map[Name][]Measure
 	groups map[group][]Measure
+	moved  map[group]Moved
 }
 
 // Results returns the figures of all candidates so far.
 func (s *Shadow) Results() *Results {
-	r := &Results{Codecs: s.config.Codecs, names: map[Name][]Measure{}, groups: map[group][]Measure{}}
+	r := &Results{Codecs: s.config.Codecs, names: map[Name][]Measure{}, groups: map[group][]Measure{}, moved: map[group]Moved{}}
 	s.mu.Lock() // for a list only: senders wait for it
 	windows := make([]*window, 0, s.known.Len())
 	for _, w := range s.known.FromNewest() {
 		windows = append(windows, w)
+	}
+	for g, m := range s.moved {
+		r.moved[g] = *m
 	}
 	s.mu.Unlock()
 	s.figures.Lock()
@@ -85,6 +89,11 @@ func (r *Results) Of(n Name) []Result { return r.list(r.names[n]) }
 // OfGroup returns the results of all tensors of a job and role to a peer.
 func (r *Results) OfGroup(peer, job string, role tensor.Role) []Result {
 	return r.list(r.groups[group{peer, job, role}])
+}
+
+// Moved returns the bytes of a job and role to a peer that candidates may code, and the time in which they moved.
+func (r *Results) Moved(peer, job string, role tensor.Role) Moved {
+	return r.moved[group{peer, job, role}]
 }
 
 func (r *Results) list(sums []Measure) (list []Result) {

@@ -58,6 +58,7 @@ type Shadow struct {
 	level    int       // the fewest windows that a refused tensor has had; tensors that have had more wait for it
 	refused  time.Time
 	stats    Stats
+	moved    map[group]*Moved
 }
 
 // Stats counts a Shadow's own work.

@@ -29,9 +29,11 @@ type Group struct {
 	Protocols  []string    `json:"protocols"`
 	Role       string      `json:"role"`
 	DTypes     []string    `json:"dtypes"`
-	Raw        int64       `json:"raw_bytes"`  // of apps
-	Wire       int64       `json:"wire_bytes"` // handed to the tunnel for them
-	Candidates []Candidate `json:"candidates"` // none: nothing of the group was sampled, or nothing of it may be coded
+	Raw        int64       `json:"raw_bytes"`      // of apps
+	Wire       int64       `json:"wire_bytes"`     // handed to the tunnel for them
+	Moved      int64       `json:"moved_bytes"`    // of apps, that candidates may code, since these candidates are tried
+	Moving     float64     `json:"moving_seconds"` // in which they moved
+	Candidates []Candidate `json:"candidates"`     // none: nothing of the group was sampled, or nothing of it may be coded
 }
 
 // A Candidate is the result of one candidate on a Group.
@@ -74,6 +76,8 @@ func (t *Trials) Report(sent func() []Sent, list func() []tensors.Info) (Report,
 		own := ofGroup(g, infos)
 		g.takeVerbatim(own.raw, r.Groups)
 		role, _ := tensor.ParseRole(g.Role)
+		moved := results.Moved(g.Peer, g.Job, role)
+		g.Moved, g.Moving = moved.Bytes, moved.Time.Seconds()
 		for k, x := range results.OfGroup(g.Peer, g.Job, role) {
 			if x.Raw > 0 {
 				g.Candidates = append(g.Candidates, Candidate{Result: x, Predicted: predicted(g, &own, results, k, x)})

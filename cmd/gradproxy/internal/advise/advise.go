@@ -49,7 +49,7 @@ type Option struct {
 	Bytes    int64   `json:"predicted_bytes"`
 	Error    float64 `json:"relative_error"`
 	Residual float64 `json:"residual_ratio"`
-	Coding   float64 `json:"core_share"` // of one core, at the rate at which the job has sent
+	Coding   float64 `json:"core_share"` // of one core, at the rate at which the job sends while it sends
 	Refused  string  `json:"refused,omitempty"`
 	behind   float64 // guarded blocks for each MB
 	early    float64 // part of the sample that came while the residual was still growing
@@ -88,7 +88,7 @@ func choose(job, role string, groups []trials.Group, r *trials.Report) Choice {
 		c.Raw, c.Now = c.Raw+g.Raw, c.Now+g.Wire
 	}
 	for _, codec := range r.Codecs {
-		if o, ok := option(codec, groups, r.Seconds); ok {
+		if o, ok := option(codec, groups); ok {
 			c.Options = append(c.Options, o)
 		}
 	}
@@ -136,7 +136,7 @@ func refusals(options []Option) string {
 }
 
 // option sums up a candidate over groups; false: it has no results for one.
-func option(codec string, groups []trials.Group, seconds float64) (o Option, ok bool) {
+func option(codec string, groups []trials.Group) (o Option, ok bool) {
 	o.Codec = codec
 	var raw, sampled, grows float64
 	for _, g := range groups {
@@ -149,7 +149,9 @@ func option(codec string, groups []trials.Group, seconds float64) (o Option, ok 
 		o.Bytes += x.Predicted
 		o.Error += x.Error * share
 		o.Residual += x.Residual * share
-		o.Coding += x.Coding * share / 1e9
+		if g.Moving > 0 {
+			o.Coding += x.Coding / 1e9 * float64(g.Moved) / g.Moving
+		}
 		o.behind += float64(x.Behind)
 		raw, sampled, grows = raw+share, sampled+float64(x.Raw), grows+float64(x.Early)
 	}
@@ -157,7 +159,6 @@ func option(codec string, groups []trials.Group, seconds float64) (o Option, ok 
 		return o, false
 	}
 	o.Error, o.Residual = o.Error/raw, o.Residual/raw
-	o.Coding /= max(seconds, 1e-9)
 	o.behind /= max(sampled/1e6, 1e-9)
 	o.early = grows / max(sampled, 1)
 	return o, true

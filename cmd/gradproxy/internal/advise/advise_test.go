@@ -15,14 +15,14 @@ func candidate(codec string, predicted int64, error float64) trials.Candidate {
 // The choice is the candidate with fewest bytes, over all peers, that the guard lets go on, that saves enough and that is quick enough.
 func TestChoice(t *testing.T) {
 	group := func(peer string, list ...trials.Candidate) trials.Group {
-		return trials.Group{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Candidates: list}
+		return trials.Group{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Moved: 1000, Moving: 1, Candidates: list}
 	}
 	far := candidate("onebit", 10, 0.9)
 	far.Behind = 100
 	grows := candidate("onebit", 10, 0.9)
 	grows.Early = grows.Raw / 2
 	slow := candidate("slow", 20, 0.2)
-	slow.Coding = 1e9
+	slow.Coding = 2e6
 	for name, c := range map[string]struct {
 		groups []trials.Group
 		want   string
@@ -37,7 +37,7 @@ func TestChoice(t *testing.T) {
 		"not sampled for a peer": {[]trials.Group{group("a", candidate("int8", 250, 0)), group("b")}, "int8", 1150},
 		"nothing sampled":        {[]trials.Group{group("a")}, "", 900},
 	} {
-		r := &trials.Report{Codecs: []string{"int8", "3lc", "onebit", "slow"}, Seconds: 1, Groups: append(c.groups, trials.Group{Role: "unknown", Raw: 7, Wire: 8})}
+		r := &trials.Report{Codecs: []string{"int8", "3lc", "onebit", "slow"}, Seconds: 3600, Groups: append(c.groups, trials.Group{Role: "unknown", Raw: 7, Wire: 8})}
 		a := Of(r)
 		got, why := "", ""
 		if len(a.Choices) > 0 {
