@@ -201,6 +201,19 @@ func (p *Proxy) Tensors(ctx context.Context, limit int) (tensors []proxy.TensorI
 	return answer.Tensors, max(answer.Count, len(answer.Tensors)), nil
 }
 
+// Live asks for the state of the moment, as the page shows it.
+func (p *Proxy) Live(ctx context.Context) (*admin.Live, error) {
+	body, err := p.get(ctx, "/live", http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	l := &admin.Live{}
+	if err := json.Unmarshal(body, l); err != nil {
+		return nil, fmt.Errorf("%s: the answer is not the one of a gradproxy of this version: %w", p.address, err)
+	}
+	return l, nil
+}
+
 // Shadow asks for the results of candidates; nil: the proxy has none.
 func (p *Proxy) Shadow(ctx context.Context) (*trials.Report, error) {
 	body, err := p.get(ctx, "/shadow", http.StatusOK, http.StatusNotFound)

@@ -120,6 +120,12 @@ func (d *display) take(x sampled) {
 	}
 }
 
+const (
+	sideways = 20  // columns by which an arrow moves the view
+	widest   = 400 // columns that it moves at most
+	furthest = 999 // lines that it scrolls at most, but for the overview
+)
+
 // heed acts on a key or a change of the terminal's size, and reports whether the user quits.
 func (d *display) heed(e tcell.Event) (quits bool) {
 	switch e := e.(type) {
@@ -127,9 +133,20 @@ func (d *display) heed(e tcell.Event) (quits bool) {
 		d.screen.Sync()
 	case *tcell.EventKey:
 		last := max(len(d.latest.Tensors)-1, 0)
+		if d.view.page != overview {
+			last = furthest
+		}
 		switch key := e.Key(); {
 		case key == tcell.KeyCtrlC, key == tcell.KeyEscape, e.Rune() == 'q':
 			return true
+		case key == tcell.KeyTab:
+			d.view.page, d.view.left, d.view.offset = (d.view.page+1)%pages, 0, 0
+		case key == tcell.KeyBacktab:
+			d.view.page, d.view.left, d.view.offset = (d.view.page+pages-1)%pages, 0, 0
+		case key == tcell.KeyRight:
+			d.view.left = min(d.view.left+sideways, widest)
+		case key == tcell.KeyLeft:
+			d.view.left = max(d.view.left-sideways, 0)
 		case e.Rune() == 's':
 			d.view.order = (d.view.order + 1) % orders
 		case e.Rune() == 'p':

@@ -11,6 +11,8 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/adminclient"
 	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 // A Snapshot has the traffic of a proxy at one time, and the rates since the Snapshot before. Its JSON names are stable.
@@ -18,9 +20,13 @@ type Snapshot struct {
 	Time    time.Time `json:"time"`
 	Seconds float64   `json:"seconds"` // since the Snapshot before, for which the rates are
 	*adminclient.Status
-	Links   []Link   `json:"links"`   // in the order of Status.Peers
-	Tensors []Tensor `json:"tensors"` // the busiest, by their rates
-	Listed  int      `json:"tensors_in_all"`
+	Carried []admin.Peer   `json:"state"`            // of all peers, with their carriers
+	Jobs    []Job          `json:"jobs"`             // by peer
+	Plans   []admin.Budget `json:"plans"`            // budgets of the day
+	Shadow  *trials.Report `json:"shadow,omitempty"` // nil: there are no candidates
+	Links   []Link         `json:"links"`            // in the order of Status.Peers
+	Tensors []Tensor       `json:"tensors"`          // the busiest, by their rates
+	Listed  int            `json:"tensors_in_all"`
 }
 
 // A Link has the rates of the bytes between this site and a peer, in bytes per second.
@@ -31,6 +37,15 @@ type Link struct {
 	Got      float64 `json:"delivered_bytes_per_second"` // that apps got
 	Received float64 `json:"received_bytes_per_second"`  // that the link carried here
 	Ratio    float64 `json:"ratio"`                      // of all bytes so far, both ways together; 0: unknown
+}
+
+// A Job is the bytes of a job between this site and a peer.
+type Job struct {
+	proxy.Traffic
+	RawRate       float64 `json:"raw_bytes_per_second"` // of the last whole second
+	SentRate      float64 `json:"sent_bytes_per_second"`
+	DeliveredRate float64 `json:"delivered_bytes_per_second"`
+	ReceivedRate  float64 `json:"received_bytes_per_second"`
 }
 
 // A Tensor is one tensor that this site sends.
@@ -64,7 +79,13 @@ type Sampler struct {
 	last    *adminclient.Status
 	at      time.Time
 	tensors map[identity]int64 // raw bytes
+
+	shadow *trials.Report // of the last question,
+	asked  time.Time      // at that time
 }
+
+// shadowEvery is how often the candidates' results are asked for, which take a proxy of many tensors some time to add up.
+const shadowEvery = 5 * time.Second
 
 // askedTensors is how many tensors a Sampler asks for: the ones that have sent most bytes so far. It shows the busiest of these. To list thousands each second would be
 // a load on the proxy.
@@ -84,9 +105,37 @@ func (s *Sampler) Next(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	live, err := s.Proxy.Live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if now := time.Now(); now.Sub(s.asked) >= shadowEvery {
+		if s.shadow, err = s.Proxy.Shadow(ctx); err != nil {
+			return nil, err
+		}
+		s.asked = now
+	}
 	x := s.next(time.Now(), status, tensors)
-	x.Listed = listed
+	x.Listed, x.Shadow = listed, s.shadow
+	x.take(live)
 	return x, nil
+}
+
+// take takes in the state of peers, jobs and budgets.
+func (x *Snapshot) take(l *admin.Live) {
+	x.Carried, x.Jobs, x.Plans = append([]admin.Peer{}, l.Peers...), []Job{}, append([]admin.Budget{}, l.Budgets...)
+	for _, t := range l.Jobs {
+		j := Job{Traffic: t}
+		if len(l.Points) > 0 && len(l.Points[0].Times) > 1 {
+			whole := len(l.Points[0].Times) - 2 // the newest slot is still growing
+			for _, p := range l.Points[0].Series {
+				if p.Peer == t.Peer && p.Job == t.Job && !p.Link {
+					j.RawRate, j.SentRate, j.DeliveredRate, j.ReceivedRate = float64(p.Raw[whole]), float64(p.Sent[whole]), float64(p.Delivered[whole]), float64(p.Received[whole])
+				}
+			}
+		}
+		x.Jobs = append(x.Jobs, j)
+	}
 }
 
 func (s *Sampler) next(now time.Time, status *adminclient.Status, tensors []proxy.TensorInfo) *Snapshot {

@@ -26,6 +26,8 @@ var orderNames = [orders]string{"rate", "bytes", "ratio, the worst first"}
 
 // A view is the part of a Snapshot that is on the terminal.
 type view struct {
+	page   page
+	left   int // columns that are left out at the left
 	order  order
 	offset int // of the first tensor that is shown
 	paused bool
@@ -62,13 +64,40 @@ func text(x *Snapshot, v view, height int) []line {
 	put(plain, "%d connections; apps sent %s and got %s; links carried %s and %s%s", x.Connections, admin.Size(x.Raw), admin.Size(x.Delivered),
 		admin.Size(x.Network.Sent), admin.Size(x.Network.Received), times(x.Network.Ratio(x.Raw, x.Delivered)))
 	put(plain, "")
-	all = append(all, links(x)...)
-	put(plain, "")
-	tensors := sorted(x.Tensors, v.order)
-	first := min(v.offset, max(len(tensors)-1, 0))
-	put(plain, "tensors sent: %d, ordered by %s", x.Listed, orderNames[v.order])
-	all = append(all, rows(tensors[first:])...)
-	foot := "q quit   s order   p pause   ↑ ↓ scroll"
+	top := len(all)
+	switch v.page {
+	case carriers:
+		all = append(all, peersAndCarriers(x)...)
+	case jobs:
+		all = append(all, jobRows(x)...)
+	case plans:
+		if len(x.Plans) == 0 {
+			put(plain, "no peer and no job has a budget")
+		} else {
+			all = append(all, budgetRows(x)...)
+		}
+		put(plain, "")
+		if x.Shadow == nil {
+			put(plain, "no codec is tried (shadow)")
+		} else {
+			all = append(all, shadowRows(x)...)
+		}
+	default:
+		all = append(all, links(x)...)
+		put(plain, "")
+		tensors := sorted(x.Tensors, v.order)
+		first := min(v.offset, max(len(tensors)-1, 0))
+		put(plain, "tensors sent: %d, ordered by %s", x.Listed, orderNames[v.order])
+		all = append(all, rows(tensors[first:])...)
+	}
+	if v.page != overview && len(all) > top { // a heading stays
+		all = slices.Delete(all, top+1, min(top+1+v.offset, len(all)))
+	}
+	for i := range all[top:] {
+		l := &all[top+i]
+		l.text = string([]rune(l.text)[min(v.left, len([]rune(l.text))):])
+	}
+	foot := fmt.Sprintf("q quit  tab: %s (%d of %d)  ← → columns  ↑ ↓ scroll  s order  p pause", pageNames[v.page], v.page+1, int(pages))
 	if v.paused {
 		foot += "   (paused)"
 	}
@@ -85,7 +114,7 @@ func links(x *Snapshot) []line {
 		l := x.Links[i]
 		money := ""
 		if m := p.Money; m != nil {
-			money = fmt.Sprintf("%.2f of %.2f %s", m.Saved, m.Saved+m.Spent, m.Currency)
+			money = savings(&admin.Money{Currency: m.Currency, Spent: m.Spent, Saved: m.Saved})
 		}
 		rows = append(rows, table.Row{p.Name, admin.LinkState(p.Up, p.Outage), admin.RTTOf(p.RTT), perSecond(l.Raw), perSecond(l.Sent), perSecond(l.Got), perSecond(l.Received), ratio(l.Ratio), money})
 	}
