@@ -1,9 +1,16 @@
 package shadow
 
-import "time"
+import (
+	"time"
 
-// pause is how long no value may begin or end until the bytes of a group count as at rest.
-const pause = time.Second
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A group is the tensors of a job and role to a peer.
+type group struct {
+	peer, job string
+	role      tensor.Role
+}
 
 // A Moved is the bytes of a group's values since the Shadow began, and the time in which they moved: without what the job computed for more than a second, and without
 // the hours in which it did not run.
@@ -11,24 +18,4 @@ type Moved struct {
 	Bytes int64
 	Time  time.Duration
 	last  time.Time // a value began or ended
-}
-
-// moves notes that a value of a group begins, or that it is under way, and so many bytes that were not noted before.
-func (s *Shadow) moves(g group, n int, underWay bool) {
-	now := s.clock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.moved[g]
-	if m == nil {
-		m = &Moved{last: now}
-		if s.moved == nil {
-			s.moved = map[group]*Moved{}
-		}
-		s.moved[g] = m
-	}
-	m.Bytes += int64(n)
-	if gap := now.Sub(m.last); underWay || gap <= pause {
-		m.Time += gap
-	}
-	m.last = now
 }

@@ -34,12 +34,6 @@ type Name struct {
 	Size                     int
 }
 
-// A group is the tensors of a job and role to a peer.
-type group struct {
-	peer, job string
-	role      tensor.Role
-}
-
 // Results are a Shadow's results at one time.
 type Results struct {
 	Codecs []string
