@@ -17,6 +17,7 @@ type flowerRelease struct{ environment, mode string }
 
 var (
 	flowerJoin = flowerRelease{"flower17", "join"}   // 1.7: a gRPC stream for each client
+	flowerSets = flowerRelease{"flower118", "fleet"} // 1.18: record sets over gRPC
 	flowerGRPC = flowerRelease{"flower139", "fleet"} // 1.39: objects over gRPC
 	flowerHTTP = flowerRelease{"flower", "fleet"}    // 1.42: objects over HTTP
 )
@@ -35,8 +36,8 @@ func TestFlower(t *testing.T) {
 		"flower17": directNodes(t, "flower17", flowerJoin.job(t, 2)),
 		"flower":   directNodes(t, "flower", join.job(t, 2)),
 	}
-	want["flower139"] = want["flower"]
-	for _, r := range []flowerRelease{flowerJoin, join, flowerGRPC, flowerHTTP} {
+	want["flower118"], want["flower139"] = want["flower"], want["flower"]
+	for _, r := range []flowerRelease{flowerJoin, join, flowerSets, flowerGRPC, flowerHTTP} {
 		t.Run(r.environment+", "+r.mode, func(t *testing.T) {
 			t.Parallel() // a SuperNode asks for messages every 3 s, and in between it waits
 			got, ps := runNodes(t, fast, r.job(t, 2), &testbed.Config{})

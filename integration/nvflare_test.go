@@ -23,7 +23,13 @@ type nvflareLeg struct {
 // runNVFlare runs a job over link, through the proxies of c if there are any.
 func runNVFlare(t *testing.T, link wansim.Link, c *testbed.Config, args ...string) (l nvflareLeg, ps testbed.Proxies) {
 	t.Helper()
-	job := newJob(t, "nvflare", "nvflare_job.py", 2, nil)
+	return runNVFlareIn(t, "nvflare", link, c, args...)
+}
+
+// runNVFlareIn is runNVFlare with NVFlare of an environment.
+func runNVFlareIn(t *testing.T, environment string, link wansim.Link, c *testbed.Config, args ...string) (l nvflareLeg, ps testbed.Proxies) {
+	t.Helper()
+	job := newJob(t, environment, "nvflare_job.py", 2, nil)
 	folder := filepath.Join(t.TempDir(), "job")
 	job.Args = append([]string{"--folder", folder}, args...)
 	t.Cleanup(func() {
@@ -127,6 +133,71 @@ func TestNVFlareLosesDifferences(t *testing.T) {
 		}
 		if a, b := l.arrays[1], exact.arrays[1]; a.raw > 1.01*b.raw || a.wire > 0.5*b.wire {
 			t.Errorf("%s: %.0f bytes of arrays cross up for %.0f, without loss %.0f for %.0f", scheme, a.wire, a.raw, b.wire, b.raw)
+		}
+	}
+}
+
+// PyTorch's tensors travel as safetensors, which have no checksum: without loss a job ends with the direct run's weights, and with a loss of what clients send, weights or
+// differences, with its accuracy, for fewer bytes. Nothing else loses anything: whatever has lost something is what a client has announced as such, and an array of the server only by a rule on state.
+func TestNVFlareTorch(t *testing.T) {
+	t.Parallel()
+	type run struct {
+		name, transfer string
+		role           string // of clients' arrays
+		loss           testbed.Loss
+		direct         bool
+		leg            nvflareLeg
+		lost           float64 // bytes of arrays, by the codec
+		of             float64 // bytes of arrays of the role
+	}
+	runs := []*run{
+		{name: "direct", transfer: "DIFF", direct: true},
+		{name: "exact", transfer: "DIFF", role: "gradient"},
+		{name: "differences", transfer: "DIFF", role: "gradient", loss: testbed.Loss{Protocol: "nvflare", Gradients: "int8"}},
+		{name: "weights", transfer: "FULL", role: "state", loss: testbed.Loss{Protocol: "nvflare", State: "int8"}},
+	}
+	t.Run("legs", func(t *testing.T) {
+		for _, r := range runs {
+			t.Run(r.name, func(t *testing.T) {
+				t.Parallel()
+				var c *testbed.Config
+				if !r.direct {
+					c = &testbed.Config{Loss: r.loss}
+				}
+				var ps testbed.Proxies
+				r.leg, ps = runNVFlareIn(t, "nvflaretorch", fast, c, "--scheme", "http", "--tensors", "torch", "--transfer", r.transfer, "--rounds", "3", "--hidden", "128")
+				if ps != nil {
+					byRole(t, ps)
+					r.lost, _ = tensors(t, ps[1:], `codec="int8"`)
+					r.of, _ = tensors(t, ps[1:], fmt.Sprintf("role=%q", r.role))
+				}
+			})
+		}
+	})
+	direct, exact := runs[0].leg, runs[1].leg
+	if direct.WeightsSHA256 == "" || exact.WeightsSHA256 == "" {
+		return // a leg says why
+	}
+	if direct.Accuracy < 0.6 || exact.WeightsSHA256 != direct.WeightsSHA256 || runs[1].lost != 0 {
+		t.Errorf("accuracy %.3f; weights %.8s without loss, directly %.8s; %.0f bytes by int8", direct.Accuracy, exact.WeightsSHA256, direct.WeightsSHA256, runs[1].lost)
+	}
+	for _, r := range runs[1:] {
+		l := r.leg
+		if l.WeightsSHA256 == "" {
+			continue // it says why
+		}
+		results := float64(2 * l.Steps * l.DenseBytes) // of both clients
+		if r.of < 0.98*results || r.of > results {
+			t.Errorf("%s: %.0f bytes of clients' arrays are %s, want those of all results, %.0f, but for elements that two frames share", r.name, r.of, r.role, results)
+		}
+		if r == runs[1] {
+			continue
+		}
+		if l.Accuracy < direct.Accuracy-0.02 || l.WeightsSHA256 == direct.WeightsSHA256 {
+			t.Errorf("%s: the job ends with accuracy %.3f and weights %.8s, directly with %.3f and %.8s", r.name, l.Accuracy, l.WeightsSHA256, direct.Accuracy, direct.WeightsSHA256)
+		}
+		if a, b := l.arrays[1], exact.arrays[1]; r.lost < 0.5*results || a.wire > 0.6*b.wire {
+			t.Errorf("%s: %.0f bytes lost something of %.0f; arrays cross up in %.0f bytes, without loss in %.0f", r.name, r.lost, results, a.wire, b.wire)
 		}
 	}
 }

