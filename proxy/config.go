@@ -115,6 +115,9 @@ const SharedParts = cache.Parts
 // ShortValues is the same of one that takes such values in their short form.
 const ShortValues = cache.Short
 
+// Models is the same of one that takes such values coded against values of another tensor.
+const Models = cache.Models
+
 // Short is the name under which hellos list, among codecs, that a proxy understands encodings without the codes of zeros.
 const Short = coder.Short
 

@@ -16,6 +16,7 @@ type Tensor struct {
 	Off   int    // offset of the segment in the tensor, in bytes
 	Hold  int    // bytes, from Off on, that the sender writes without waiting for an answer; they end between two elements, or a codec that may lose something errs
 	Base  uint64 // key of the values that predict this one, or that other receivers get alike; 0: none
+	Model uint64 // Base of tensors that go the other way, whose latest value this one answers and is predicted by, as a result is by the model that it was trained from; 0: Base
 	Keys  uint64 // Key of the index array that names the rows of this sparse tensor, sent before it; in an index array its own Key; 0: dense
 	Why   Reason // why Role or DType is not known
 	Proof Proof  // of Role
@@ -24,6 +25,9 @@ type Tensor struct {
 
 	Part  uint64 // names the part of a sum that the message holds: the message with some ranks' inputs and the one with the result have the same, which may go the other way; 0: unknown
 	Whole bool   // of Part: the message has the result
+
+	Answered bool   // values that go the other way will have this one as their Model
+	ID       uint64 // names the content, before it comes: values with the same ID have the same bytes; 0: unknown
 
 	Repeats bool // the same bytes are likely to be sent again, here or to another receiver, and maybe in other pieces: they should cross once, whatever they gain
 

@@ -36,7 +36,7 @@ func (m *message) nextOfObject(b []byte) (n int, elements bool) {
 			if o.known {
 				m.call.conn.facts.putType(arrayKey{m.call.conn.scope, o.place.array}, h.DType)
 			}
-			m.begin(size, h.DType, m.baseOfObject(size, h.DType))
+			m.beginNamed(size, h.DType)
 		}
 		return n, elements
 	case ofRest:
@@ -83,7 +83,13 @@ func (m *message) beginBody() {
 	if size%d.Size() != 0 {
 		d = tensor.NoDType
 	}
+	m.beginNamed(size, d)
+}
+
+// beginNamed begins the elements of the object, whose content its id names.
+func (m *message) beginNamed(size int, d tensor.DType) {
 	m.begin(size, d, m.baseOfObject(size, d))
+	m.value.ID = mix.Words(contentOfObject, m.call.conn.seed, binary.LittleEndian.Uint64(m.object.id[:]))
 }
 
 // baseOfObject returns the Base of the elements in an object.
@@ -92,9 +98,5 @@ func (m *message) baseOfObject(size int, d tensor.DType) uint64 {
 	if !o.known {
 		return mix.Words(baseOfObject, m.call.conn.seed, binary.LittleEndian.Uint64(o.id[:]))
 	}
-	from := uint64(0)
-	if m.node != 0 {
-		from = mix.Words(m.node)
-	}
-	return mix.Words(baseOfChunk, o.place.array, uint64(o.place.chunk), from, uint64(size), uint64(d))
+	return mix.Words(baseOfChunk, o.place.array, uint64(o.place.chunk), uint64(size), uint64(d))
 }

@@ -91,11 +91,13 @@ func labelOf(b []byte) string { return npy.Short(string(b), maxLabel) }
 
 // The first word of a mix says how its other words are made.
 const (
-	baseOfArray  = mix.Free + iota // an array in a message
-	baseOfChunk                    // a part of an array, in an object
-	baseOfObject                   // an object whose place is not known
-	keyOfBase                      // a tensor
-	arrayOfTree                    // an array in a tree of objects
+	baseOfArray     = mix.Free + iota // an array in a message
+	baseOfResult                      // an array, or part, that a client sends back
+	baseOfChunk                       // a part of an array, in an object
+	baseOfObject                      // an object whose place is not known
+	contentOfObject                   // the elements in an object
+	keyOfBase                         // a tensor
+	arrayOfTree                       // an array in a tree of objects
 )
 
 // A connection holds the state that the calls of a connection share.

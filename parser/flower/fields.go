@@ -56,6 +56,9 @@ const (
 // Field implements protoscan.Reader.
 func (m *message) Field(p protoscan.Path, size int) protoscan.Action {
 	switch m.layout[p] {
+	case initial:
+		m.initial = true
+		return protoscan.Descend
 	case enter:
 		return protoscan.Descend
 	case recordSet:
@@ -128,6 +131,7 @@ func (m *message) Kept(p protoscan.Path, b []byte) {
 	switch m.layout[p] {
 	case name:
 		m.record = xxhash.Sum64String(recordName(string(b)))
+		m.initial = strings.HasPrefix(string(b), "getparametersres.")
 	case key:
 		if len(m.keys) < maxKeys {
 			m.keys, m.names = append(m.keys, xxhash.Sum64(b)), append(m.names, labelOf(b))

@@ -23,13 +23,12 @@
 // The elements of each .npy file, or of its part in an object, are a tensor. Everything else is opaque.
 //
 //   - Arrays in messages of Join and in RecordSets are [tensor.State]: Flower sends whole models, no gradients. Base is the same for the model that a
-//     server sends, to any client, and for the results that clients send back, so that each is predicted by the other. Of the results of several clients behind one
-//     proxy the first is coded as a difference to the model, and each other one to the result before it, which costs the same: in a simulation 0.742 of the raw bytes, and
-//     0.743 as a difference to the model.
+//     server sends, to any client, and a result that a client sends back has it as its Model, so that each result is predicted by the model that the client was sent. The
+//     parameters with which a client has the training begin have the model's Base, since the server sends them as the first model.
 //   - Arrays in objects are [tensor.Exact], since a changed bit makes the receiver drop the whole message. Base is the array's place in the
 //     message, as the tree of objects told it before: the same in each round and, from the server, for all nodes. From a node, Base is the
-//     node's, so that a chunk which it sends again, since no answer came in time, is the value that the peer has. An id tells the place of an object's bytes and
-//     nothing else: that the same bytes have crossed before shows when they come, by their content. An array of the same name at another place of a tree has another Base.
+//     node's, so that a chunk which it sends again, since no answer came in time, is the value that the peer has, and Model is the Base of the array that it was sent. An id
+//     tells the place of an object's bytes, and is their ID. An array of the same name at another place of a tree has another Base.
 //   - Tensors are said to repeat where the same bytes may cross again: a model goes to several clients, a call of the Fleet API whose answer does not come is made again, by gRPC or by
 //     Flower (flwr/supercore/retry), and nodes pull the same objects to judge a model and to train it. Results in a Join are not: the call is one stream, and gRPC
 //     sends nothing again once it has an answer, and a client that connects anew is asked for another result.

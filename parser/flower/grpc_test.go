@@ -2,6 +2,7 @@ package flower
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"testing"
 
@@ -128,22 +129,24 @@ func spans(t *testing.T, x parsertest.Exchange) (firsts [2][]tensor.Tensor, byte
 	return firsts, bytesOf
 }
 
-// Models and results are state; each array has one base in both directions and in all messages, and no array shares it.
+// Models and results are state; each array has one base in all messages of a direction, and no array shares it. A result has the model's base as its Model, and the parameters that
+// training begins with have it as their own.
 func TestModelsAreState(t *testing.T) {
 	const elements = 300*4 + 8 + 40*8
 	for name, c := range map[string]struct {
 		x        parsertest.Exchange
 		up, down int // models
 		bases    int // for each array
+		results  int // messages that answer a model
 	}{
-		"Join":       {joined(t, 500), 2, 2, 1},
-		"RecordSets": {recordSets(t, 500), 3, 3, 3}, // of three releases, which no job mixes
+		"Join":       {joined(t, 500), 2, 2, 1, 1},
+		"RecordSets": {recordSets(t, 500), 3, 3, 3, 3}, // of three releases, which no job mixes
 	} {
 		firsts, n := spans(t, c.x)
 		if n != [2]int{c.up * elements, c.down * elements} {
 			t.Errorf("%s: %d bytes of elements, want %d models up and %d down, of %d bytes", name, n, c.up, c.down, elements)
 		}
-		bases := map[uint64]tensor.Tensor{}
+		bases, results := map[uint64]tensor.Tensor{}, 0 // by the model's base
 		for side, list := range firsts {
 			if len(list) != 3*[2]int{c.up, c.down}[side] {
 				t.Errorf("%s: %d tensors from side %d", name, len(list), side)
@@ -152,14 +155,20 @@ func TestModelsAreState(t *testing.T) {
 				if v.Role != tensor.State || v.Why != tensor.OK {
 					t.Errorf("%s: %+v", name, v)
 				}
-				if b, ok := bases[v.Base]; ok && (b.DType != v.DType || b.Size != v.Size) {
+				model := cmp.Or(v.Model, v.Base)
+				if b, ok := bases[model]; ok && (b.DType != v.DType || b.Size != v.Size) {
 					t.Errorf("%s: %+v has the base of %+v", name, v, b)
 				}
-				bases[v.Base] = v
+				if bases[model] = v; v.Model != 0 {
+					results++
+				}
+				if v.Answered != (v.Model == 0) || parser.Side(side) == parser.Server && v.Model != 0 || v.Model == v.Base {
+					t.Errorf("%s: side %d: %+v", name, side, v)
+				}
 			}
 		}
-		if len(bases) != 3*c.bases {
-			t.Errorf("%s: %d bases of 3 arrays", name, len(bases))
+		if len(bases) != 3*c.bases || results != 3*c.results {
+			t.Errorf("%s: %d bases of 3 arrays, and %d results", name, len(bases), results)
 		}
 	}
 }

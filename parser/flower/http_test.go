@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,15 +83,28 @@ func TestObjectsWithoutTree(t *testing.T) {
 	}
 }
 
-// Each round has the bases of the round before, and other nodes of the job are sent the same; arrays from a node have bases of that node.
+// Each round has the bases of the round before, and other nodes of the job are sent the same; arrays from a node have bases of that node, and as their Model the base of the array that it was sent.
+// An object's id names the content: its elements have the same ID wherever they are.
 func TestBasesStay(t *testing.T) {
 	p := fresh()
+	names := map[uint64][]byte{} // content by ID
 	bases := func(c parser.Conn, node, seed uint64) (b [2][]uint64) {
 		down, up, _ := job(seed)
+		var models []uint64
 		for side, list := range parsertest.Find(t, p, c, append(pull(down), push(node, up)...)) {
 			for _, v := range list {
 				b[side] = append(b[side], v.Base)
+				if parser.Side(side) == parser.Client {
+					models = append(models, v.Model)
+				}
+				if before, ok := names[v.ID]; v.ID == 0 || ok && !bytes.Equal(before, v.Data) {
+					t.Errorf("side %d: %d bytes have the ID %d, and so have %d others", side, len(v.Data), v.ID, len(before))
+				}
+				names[v.ID] = v.Data
 			}
+		}
+		if !slices.Equal(models, b[parser.Server]) {
+			t.Errorf("results answer %x, and the model is %x", models, b[parser.Server])
 		}
 		return b
 	}

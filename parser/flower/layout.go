@@ -14,6 +14,7 @@ const (
 	enter     step = 1 + iota // a message
 	recordSet                 // a RecordSet, or in other releases a short text
 	array                     // a .npy file
+	initial                   // a message with the parameters that training begins with
 	record                    // an ArrayRecord, or ParametersRecord
 	element                   // an Array in it
 	name                      // of a record
@@ -35,7 +36,7 @@ type layout map[protoscan.Path]step
 // The layouts of messages.
 var (
 	joinFromServer = layout{4: enter, 0x0401: enter, 0x040101: array, 5: enter, 0x0501: enter, 0x050101: array}
-	joinFromClient = layout{3: enter, 0x0302: enter, 0x030201: array, 4: enter, 0x0402: enter, 0x040201: array}
+	joinFromClient = layout{3: initial, 0x0302: enter, 0x030201: array, 4: enter, 0x0402: enter, 0x040201: array}
 
 	pulledTasks    = join(tasks(2, joinFromServer))
 	pushedTasks    = join(tasks(1, joinFromClient), tasks(2, joinFromClient)) // 1 is the node from 1.12 on

@@ -16,6 +16,7 @@ type message struct {
 	scan   protoscan.Scanner
 
 	run, node uint64
+	initial   bool   // a client sends the parameters with which the training begins, which the server then sends as the first model
 	arrays    int    // that have begun in this message, or in this record
 	record    uint64 // names the record
 	keys      []uint64
@@ -50,11 +51,16 @@ func (c *call) message(side parser.Side, size int) *message {
 }
 
 // begin begins the elements of a tensor.
+//
+// base names the values that the server sends in its place. A result is predicted by the model that its client was sent, and if there is none by the client's own last result.
 func (m *message) begin(size int, d tensor.DType, base uint64) {
-	x := m.call.conn
+	x, model := m.call.conn, uint64(0)
+	if m.side == parser.Client && !m.initial {
+		base, model = mix.Words(baseOfResult, base, m.node), base
+	}
 	m.value = tensor.Tensor{
 		Key:  mix.Words(keyOfBase, base, uint64(m.side), x.host),
-		Role: tensor.State, DType: d, Size: size, Base: base, Proof: tensor.ByWire,
+		Role: tensor.State, DType: d, Size: size, Base: base, Model: model, Answered: m.side == parser.Server || m.initial, Proof: tensor.ByWire,
 		Repeats: m.call.method.repeats[m.side],
 	}
 	if m.call.method.exact {

@@ -24,8 +24,8 @@
 // # Tensors
 //
 // The elements of a file that lie in one frame are a tensor, so that frames which are out of order, or come again, are known. Elements that two frames share are
-// opaque. So that they cross once, all tensors that lose nothing are said to repeat; and of a frame that comes before the bytes which would tell its content, all bytes are. Over gRPC the elements of a frame that must not change, or are state in a ZIP file, are several tensors, of 64 KiB each. Tensors have a Base: the same for all clients that are sent a model and for the weights that clients send, so that each is predicted by the other; for other arrays from a
-// client it is the client's own.
+// opaque. So that they cross once, all tensors that lose nothing are said to repeat; and of a frame that comes before the bytes which would tell its content, all bytes are. Over gRPC the elements of a frame that must not change, or are state in a ZIP file, are several tensors, of 64 KiB each. Tensors have a Base: the same for all clients that are sent a model, and for arrays from a
+// client the client's own. Weights that a client sends have the model's Base as their Model, by which they are predicted.
 //
 //   - Floats are a [tensor.Gradient] if a client has announced them in submit_update with the kind WEIGHT_DIFF, which the server adds to its weights ([tensor.ByUpdate]), and
 //     [tensor.State] if the kind is WEIGHTS. A frame that comes again is Exact: the receiver drops it, so that it must not count for error feedback.

@@ -306,17 +306,23 @@ func TestFirstFrameLast(t *testing.T) {
 	}
 }
 
-// The model and the weights that clients send have the same bases for all clients of the job, in each round; differences of weights have the client's.
+// The model has the same bases for all clients of the job, in each round; weights and differences of weights that a client sends have the client's, and weights have the model's as their Model.
 func TestBases(t *testing.T) {
 	p := fresh()
 	kind := "WEIGHT_DIFF"
+	var models []uint64 // of the client's arrays
 	bases := func(n byte, cell string, c parser.Conn) (b [2][]uint64) {
 		j := newJob(cell, 1<<20)
 		down, _ := model(false, uint64(n))
 		j.round(kind, false, down, down)
+		models = nil
 		for side, list := range parsertest.Find(t, p, c, j.tcp()) {
 			for _, v := range list {
-				b[side] = append(b[side], v.Base)
+				if b[side] = append(b[side], v.Base); parser.Side(side) == parser.Client {
+					models = append(models, v.Model)
+				} else if !v.Answered {
+					t.Errorf("results will answer a model: %+v", v.Tensor)
+				}
 			}
 		}
 		return b
@@ -325,9 +331,12 @@ func TestBases(t *testing.T) {
 	if !slices.Equal(first[0], later[0]) || !slices.Equal(first[1], later[1]) || !slices.Equal(first[1], other[1]) || slices.Equal(first[0], other[0]) {
 		t.Errorf("%x, then %x, of another client %x", first, later, other)
 	}
+	if slices.ContainsFunc(models, func(m uint64) bool { return m != 0 }) {
+		t.Errorf("differences answer a model: %x", models)
+	}
 	kind = "WEIGHTS"
-	if w := bases(2, "site-2.job", conn(2)); !slices.Equal(w[0], w[1]) || !slices.Equal(w[1], first[1]) {
-		t.Errorf("weights from a client have other bases than the model: %x", w)
+	if w := bases(2, "site-2.job", conn(2)); !slices.Equal(w[0], other[0]) || !slices.Equal(models, w[1]) || !slices.Equal(w[1], first[1]) {
+		t.Errorf("weights from a client have the bases %x, and answer %x", w, models)
 	}
 	kind = "WEIGHT_DIFF"
 	here, there := bases(1, "site-1.job", parser.Conn{Peer: "paris"}), bases(1, "site-1.job", parser.Conn{Peer: "tokyo"})

@@ -243,14 +243,19 @@ func (x *stream) whole(r *region, p *part) bool {
 
 // tensor returns the tensor of a region in a frame, at the frame's next byte.
 func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
-	cell := uint64(0) // whose bases are its own; weights from a client and the model that it was sent predict each other
-	if weights := r.named && x.announced.role == tensor.State; x.side == parser.Client && !weights {
-		cell = x.origin
+	baseOf := func(cell uint64) uint64 {
+		return mix.Words(baseOfArray, x.conn.seed, r.name, uint64(r.dtype), uint64(r.to-r.from), uint64(from-r.from)<<32|uint64(to-from), cell)
 	}
-	base := mix.Words(baseOfArray, x.conn.seed, r.name, uint64(r.dtype), uint64(r.to-r.from), uint64(from-r.from)<<32|uint64(to-from), cell)
+	weights := r.named && x.announced.role == tensor.State
+	base, model := baseOf(0), uint64(0)
+	if x.side == parser.Client { // its bases are its own, and its weights answer the model that it was sent
+		if base = baseOf(x.origin); weights {
+			model = baseOf(0)
+		}
+	}
 	t := tensor.Tensor{
 		Key:  mix.Words(keyOfArray, base, uint64(x.side), x.origin, x.destination),
-		Role: tensor.Exact, DType: r.dtype, Size: to - from, Off: p.at - from, Base: base, Proof: tensor.ByWire, Repeats: true,
+		Role: tensor.Exact, DType: r.dtype, Size: to - from, Off: p.at - from, Base: base, Model: model, Answered: weights && x.side == parser.Server, Proof: tensor.ByWire, Repeats: true,
 		CRC32: r.kind == npy.Zip,
 	}
 	if r.mayLose() && !p.again {

@@ -18,8 +18,8 @@ func (p *Peer) counterpart(w *writer, slot *writerSlot, v *Put) *copyOfSlot {
 	return p.predictor(w, slot)
 }
 
-// predictor returns the peer's slot of the same block, if a value of it has come since the last one that was put in slot;
-// else nil. p.mu is held.
+// predictor returns the peer's slot of the block that predicts slot, or nil. Where that is the same block, a value of it must have come since the last one that was put in
+// slot; a model predicts the results of all its clients. p.mu is held.
 func (p *Peer) predictor(w *writer, slot *writerSlot) *copyOfSlot {
 	s := p.store
 	if s == nil {
@@ -27,7 +27,7 @@ func (p *Peer) predictor(w *writer, slot *writerSlot) *copyOfSlot {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := s.copies[slot.blockKey]
+	from := s.copies[slot.model]
 	switch {
 	case from == nil:
 		return nil
@@ -36,7 +36,7 @@ func (p *Peer) predictor(w *writer, slot *writerSlot) *copyOfSlot {
 		w.want = append(w.want, uint64(from.id))
 		w.wake()
 	}
-	if !from.kept || from.come == slot.answered {
+	if !from.kept || slot.model == slot.blockKey && from.come == slot.answered {
 		return nil
 	}
 	slot.answered, slot.reversed = from.come, true
@@ -65,16 +65,23 @@ func (p *Peer) wanted(r *frame.Fields) {
 			continue // they are gone
 		}
 		slot := w.numbers[id]
-		if slot == nil || !slot.put || slot.keeps || slot.leaving || w.used+slot.keepCost() > w.room {
-			continue
+		if slot != nil {
+			w.keep(slot)
 		}
-		w.used += slot.keepCost()
-		slot.keeps, slot.seen = true, slot.version
-		w.predicts[predicted{slot.job, slot.key}]++
-		slot.copy.Keep(keepValues)
-		w.kept = append(w.kept, uint64(id))
-		w.wake()
 	}
+}
+
+// keep has earlier values of a slot kept from now on, if the peer knows the slot and there is room. Peer.mu is held.
+func (w *writer) keep(slot *writerSlot) {
+	if !slot.put || slot.keeps || slot.leaving || w.used+slot.keepCost() > w.room {
+		return
+	}
+	w.used += slot.keepCost()
+	slot.keeps, slot.seen = true, slot.version
+	w.predicts[predicted{slot.job, slot.key}]++
+	slot.copy.Keep(keepValues)
+	w.kept = append(w.kept, uint64(slot.id))
+	w.wake()
 }
 
 // saw takes note of how much the peer has seen. p.mu is held.

@@ -7,12 +7,12 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/reference"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
-	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
 // A writerSlot is a block of a tensor whose last value the peer holds. submit guards text, enc, peerHas, lossy and reverse.
 type writerSlot struct {
 	blockKey
+	model   blockKey // of the peer's values that predict this slot's; the same block where no other does
 	coder   coder.Slot
 	id      uint32
 	text    string // of the codec
@@ -50,6 +50,7 @@ type entry struct {
 	epoch   uint64 // of the value stream
 	mayLose bool   // its codec may lose something
 	marks   []mark // by which it is found by its content; nil: it is not
+	name    name   // of its content; zero: it has none
 
 	followers map[*place]struct{} // the places in it
 
@@ -60,9 +61,9 @@ type entry struct {
 
 // serves reports whether t may refer to an entry that is equal to its value. One that has lost something serves connections whose
 // value may lose something, once each: a connection that sends the same value again has the next difference sent, so that the
-// delivered value comes closer.
-func (e *entry) serves(t frame.Tag, choice policy.Choice) bool {
-	return !e.lost || codecs.Lossy(choice.Codec) && !slices.Contains(e.served, t)
+// delivered value comes closer, unless v says that such a value is wanted as it was.
+func (e *entry) serves(t frame.Tag, v *Put) bool {
+	return !e.lost || codecs.Lossy(v.Choice.Codec) && (v.Again || !slices.Contains(e.served, t))
 }
 
 // A place is the end of a span in its entry.

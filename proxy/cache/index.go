@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -10,7 +11,20 @@ import (
 // places one, and the place behind the first 64 bytes. Bytes that have a mark of a value are compared with that value, before the mark and behind it.
 //
 // A mark takes about 64 bytes of memory beside the room for values: a sixteenth of the values' bytes.
-type index struct{ marks map[uint64]markOf }
+//
+// Values whose content the framework names before it comes are found by that name as well, without a look at marks. A name is not believed: only bytes that are the value's are.
+type index struct {
+	marks map[uint64]markOf
+	names map[name]*entry
+}
+
+// named returns the entry of that name that begins with b, or nil.
+func (x *index) named(n name, b []byte) *entry {
+	if e := x.names[n]; e != nil && bytes.HasPrefix(e.raw, b) {
+		return e
+	}
+	return nil
+}
 
 // A markOf is a mark of an entry.
 type markOf struct {
@@ -26,6 +40,13 @@ func (x *index) add(e *entry) {
 	for _, m := range e.marks {
 		x.marks[m.hash] = markOf{e, m.at}
 	}
+	if e.name == (name{}) {
+		return
+	}
+	if x.names == nil {
+		x.names = map[name]*entry{}
+	}
+	x.names[e.name] = e
 }
 
 // remove has an entry no longer found.
@@ -34,6 +55,9 @@ func (x *index) remove(e *entry) {
 		if x.marks[m.hash].entry == e {
 			delete(x.marks, m.hash)
 		}
+	}
+	if x.names[e.name] == e {
+		delete(x.names, e.name)
 	}
 }
 

@@ -16,6 +16,13 @@ type blockKey struct {
 
 func keyOf(d *frame.Declaration) blockKey { return blockKey{d.Job, d.Key, d.Off, d.N, d.DType} }
 
+// modelOf names the block that goes the other way and predicts d's.
+func modelOf(d *frame.Declaration) blockKey {
+	k := keyOf(d)
+	k.key = d.Base
+	return k
+}
+
 func (k blockKey) size() int { return k.n * k.dtype.Size() }
 
 // slotCost is the memory that a slot with its copy takes at each end; a value of it takes its size.

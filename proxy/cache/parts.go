@@ -66,9 +66,15 @@ func (p *Peer) cover(t frame.Tag, v *Put) (x cover, ok bool) {
 		return x, false
 	}
 	x.writer = w
+	var e *entry
 	if slot, known := w.slots.Use(keyOf(&v.Decl)); known && !slot.latest.mayLose && bytes.Equal(slot.latest.raw, v.Data) {
-		slot.latest.refs++
-		x.list = []span{{0, len(v.Data), slot.latest, 0}}
+		e = slot.latest
+	} else if e = w.index.named(nameOf(v), v.Data); e != nil {
+		w.retired.Use(e.id)
+	}
+	if e != nil {
+		e.refs++
+		x.list = []span{{0, len(v.Data), e, 0}}
 		p.mu.Unlock()
 		p.config.Metrics.SharedValue("again")
 		return x, true
@@ -132,6 +138,9 @@ func (p *Peer) gap(t frame.Tag, v *Put, from, to int, marks []mark) []span {
 	g.Decl.Off, g.Decl.N, g.Data, g.marks = v.Decl.Off+from, (to-from)/unit, v.Data[from:to], marksWithin(v.Data, marks, from, to)
 	e, _, ok := p.put(t, &g, false)
 	if !ok && v.Own != 0 { // such as that the peer has not seen enough of the block's last values
+		if g.Decl.Base == g.Decl.Key {
+			g.Decl.Base = v.Own
+		}
 		g.Decl.Key = v.Own
 		e, _, ok = p.put(t, &g, false)
 	}

@@ -63,6 +63,9 @@ func (p *Peer) put(t frame.Tag, v *Put, carries bool) (e *entry, fresh, ok bool)
 		}
 		p.mu.Lock()
 		e.slot.put = true
+		if v.Answered {
+			w.keep(e.slot)
+		}
 		p.mu.Unlock()
 	}
 	return e, fresh, true

@@ -15,6 +15,9 @@ import (
 //
 //	epoch of the peer's value stream, number of its slot there (varints), encoding of package reference, which names the version
 //
+// The reference is a value of the same block, or, where the slot's Declare names another tensor as its Base (the peer must list [Models]), of that tensor's block with the same offset and
+// size: so each client's results are differences to the model, though each client has slots of its own. Where a value will be answered so, its writer keeps it without being asked.
+//
 // By the time the Block arrives, the peer may have put newer values. So that it still has the reference,
 //
 //	Want = epoch, slots of the other's stream, whose values are to be kept, for they predict the values that are put here
@@ -48,7 +51,7 @@ func (s *store) reverse(slot *storeSlot, body []byte) (codecs.Decoder, []byte, e
 	if f.Short {
 		return nil, nil, fmt.Errorf("%w: block against a value is cut short", frame.ErrFrame)
 	}
-	from := s.owner.keptFor(epoch, id, slot.blockKey)
+	from := s.owner.keptFor(epoch, id, slot.model)
 	if from == nil {
 		return nil, nil, fmt.Errorf("%w: block against slot %d of stream %d, of which nothing is kept for it", frame.ErrFrame, id, epoch)
 	}

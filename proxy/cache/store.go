@@ -58,8 +58,9 @@ type entryWait struct {
 // in turn.
 type storeSlot struct {
 	*copyOfSlot
-	text    string // of the codec
-	name    string // of the codec
+	model   blockKey // of the values put there that predict this slot's
+	text    string   // of the codec
+	name    string   // of the codec
 	role    tensor.Role
 	dec     codecs.Decoder
 	reverse reverseDecoder

@@ -63,7 +63,7 @@ func (s *store) declare(id uint32, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: declare: %w", frame.ErrFrame, err)
 	}
-	slot := &storeSlot{text: d.Codec, name: coder.Name(c.String()), role: d.Role, limit: coder.MaxEncoded(c, &d) + reference.Overhead}
+	slot := &storeSlot{model: modelOf(&d), text: d.Codec, name: coder.Name(c.String()), role: d.Role, limit: coder.MaxEncoded(c, &d) + reference.Overhead}
 	if _, _, fills := codecs.FillOf(c); fills {
 		slot.long = slot.limit
 	}

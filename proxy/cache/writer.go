@@ -67,7 +67,7 @@ func (w *writer) entry(t frame.Tag, v *Put) (e *entry, fresh bool) {
 	k := keyOf(&v.Decl)
 	slot, known := w.slots.Use(k)
 	if known {
-		if old := slot.latest; bytes.Equal(old.raw, v.Data) && old.serves(t, v.Choice) {
+		if old := slot.latest; bytes.Equal(old.raw, v.Data) && old.serves(t, v) {
 			return old, false
 		}
 		if slot.ahead() {
@@ -85,7 +85,7 @@ func (w *writer) entry(t frame.Tag, v *Put) (e *entry, fresh bool) {
 	}
 	w.used += need
 	if !known {
-		slot = &writerSlot{blockKey: k, id: w.number(), copy: reference.NewCopy(k.size(), 0)}
+		slot = &writerSlot{blockKey: k, model: modelOf(&v.Decl), id: w.number(), copy: reference.NewCopy(k.size(), 0)}
 		w.numbers[slot.id] = slot
 		w.slots.Put(k, slot)
 	}
@@ -93,7 +93,7 @@ func (w *writer) entry(t frame.Tag, v *Put) (e *entry, fresh bool) {
 	w.last++
 	e = &entry{id: w.last, slot: slot, raw: bytes.Clone(v.Data), room: room, reserved: reserved, epoch: w.epoch, mayLose: v.mayLose()}
 	if !e.mayLose && len(v.marks) > 0 {
-		e.marks = v.marks
+		e.marks, e.name = v.marks, nameOf(v)
 		w.index.add(e)
 	}
 	old := slot.latest

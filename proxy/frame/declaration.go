@@ -17,7 +17,7 @@ type Declaration struct {
 	Job   string
 	Key   uint64 // of the tensor; 0: none, and the slot's coder keeps nothing of a tensor between blocks
 	Off   int    // of the block in the tensor, in bytes
-	Base  uint64 // Key of the tensor that predicts this one; 0: none
+	Base  uint64 // Key of the tensor that predicts this one; 0: none. On value streams: Key, or the key of values that go the other way
 	Keys  uint64 // Key of the index array of a sparse tensor; 0: dense
 
 	// Role is the tensor's, for the receiver's metrics alone; Unknown in a slot that several tensors share (Job, Key, Off, Base and Keys are zero).

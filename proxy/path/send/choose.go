@@ -128,6 +128,11 @@ func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 	d.Codec, d.DType, d.N = p.text, t.DType, n/t.DType.Size()
 	if p.shared {
 		d.Job, d.Key, d.Off, d.Base, d.Keys = c.conn.Job, t.Base, off, t.Base, t.Keys
+		if t.Model != 0 {
+			if d.Base = t.Model; c.conn.Lacks(cache.Models) {
+				d.Key = t.Model
+			}
+		}
 	} else {
 		// Slots know nothing of rows, which are others each time: their residuals come with the block.
 		if codecs.Lossy(p.choice.Codec) && p.rows == nil {
@@ -184,7 +189,8 @@ func (c *chooser) share(b *block) bool {
 		b.frame = frameOfParts(parts)
 		return true
 	}
-	r, fresh, ok := c.conn.Values.Put(c.conn.Tag, cache.Put{Decl: b.decl, Data: b.data, Choice: *choice, Role: b.role, Short: !c.conn.Lacks(cache.Short), Observe: b.record})
+	r, fresh, ok := c.conn.Values.Put(c.conn.Tag, cache.Put{Decl: b.decl, Data: b.data, Choice: *choice, Role: b.role, Short: !c.conn.Lacks(cache.Short), Observe: b.record,
+		Answered: b.plan.t.Answered, Again: b.plan.t.Repeats})
 	if !ok {
 		b.record.Refused(tensor.NoReference)
 		return false
@@ -201,7 +207,7 @@ func (c *chooser) share(b *block) bool {
 // bytes must travel by themselves.
 func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 	p := b.plan
-	v := cache.Put{Decl: b.decl, Data: b.data[:b.filled], Choice: p.choice, Role: b.role, Short: !c.conn.Lacks(cache.Short), Observe: b.record, Own: p.t.Key,
+	v := cache.Put{Decl: b.decl, Data: b.data[:b.filled], Choice: p.choice, Role: b.role, Short: !c.conn.Lacks(cache.Short), Observe: b.record, Own: p.t.Key, Answered: p.t.Answered, ID: p.t.ID,
 		Raw: p.choice.NoGain && !c.conn.Values.Predicts(c.conn.Job, p.t.Base)}
 	parts, ok := c.conn.Values.PutParts(c.conn.Tag, v, cuts)
 	if !ok {

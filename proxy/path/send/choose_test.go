@@ -493,3 +493,20 @@ func TestResultsDoubtTheJob(t *testing.T) {
 		}
 	}
 }
+
+// A result's blocks name the model that predicts them, to a peer that takes such values. To a peer of an earlier version they are values of the model's own tensor.
+func TestResultsNameTheirModel(t *testing.T) {
+	v := tensor.Tensor{Key: 1, Base: 2, Model: 3, Role: tensor.State, DType: tensor.Float32, Size: 1 << 12}
+	for has, want := range map[string][2]uint64{cache.Models: {2, 3}, cache.Parts: {3, 3}} {
+		s := newTestSender(t, pathtest.Toy{})
+		s.direction.conn.Values, s.direction.conn.PeerCodecs = new(cachedValues), []string{"lossless", cache.Name, has}
+		p, _ := planned(s, v)
+		b := s.cut.choose.block(&p, 0, v.Size, false)
+		if b == nil {
+			t.Fatal("no block")
+		}
+		if got := [2]uint64{b.decl.Key, b.decl.Base}; got != want {
+			t.Errorf("to a peer with %s it has key and base %d, want %d", has, got, want)
+		}
+	}
+}

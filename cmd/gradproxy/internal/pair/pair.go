@@ -136,7 +136,7 @@ func (p *Pair) site(cfg Config, calls parser.Calls, name, peer, dial string, up 
 		Pad:      cfg.Pad,
 		Identity: tunnel.Identity{Cert: p.file(name + ".pem"), Key: p.file(name + ".key"), CA: p.file("ca.pem")},
 		Peers:    []tunnel.Peer{{Name: peer, Dial: dial, ID: pki.ID(domain, peer)}},
-		Codecs:   append(all.Names(), proxy.SharedValues, proxy.SharedParts, proxy.ShortValues, proxy.Short, proxy.Checksums, proxy.Masks),
+		Codecs:   append(all.Names(), proxy.SharedValues, proxy.SharedParts, proxy.Models, proxy.ShortValues, proxy.Short, proxy.Checksums, proxy.Masks),
 		Logger:   cfg.Log,
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			s.Proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() })

@@ -419,7 +419,7 @@ func (s *Site) calls(conn syscall.Conn, far netip.AddrPort) parser.Calls {
 func understood(c *config.Config) []string {
 	names := append(codecs.Names(), proxy.Excerpts, proxy.Views)
 	if c.References > 0 {
-		names = append(names, proxy.SharedValues, proxy.SharedParts, proxy.ShortValues)
+		names = append(names, proxy.SharedValues, proxy.SharedParts, proxy.Models, proxy.ShortValues)
 	}
 	return append(names, proxy.HandOver, proxy.Short, proxy.Checksums, proxy.Masks)
 }

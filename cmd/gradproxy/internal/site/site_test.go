@@ -355,7 +355,7 @@ func TestPeerCodecs(t *testing.T) {
 	r := l.run(l.load(0, ""))
 	l.run(l.load(1, ""))
 	r.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
-	if got, want := r.peerCodecs("tokyo"), append(codecs.Names(), proxy.Excerpts, proxy.Views, proxy.SharedValues, proxy.SharedParts, proxy.ShortValues, proxy.HandOver, proxy.Short, proxy.Checksums, proxy.Masks); !slices.Equal(got, want) {
+	if got, want := r.peerCodecs("tokyo"), append(codecs.Names(), proxy.Excerpts, proxy.Views, proxy.SharedValues, proxy.SharedParts, proxy.Models, proxy.ShortValues, proxy.HandOver, proxy.Short, proxy.Checksums, proxy.Masks); !slices.Equal(got, want) {
 		t.Errorf("tokyo has %q, want %q", got, want)
 	}
 	if got := r.peerCodecs("virginia"); got == nil || len(got) > 0 {
