@@ -3,12 +3,15 @@ package site
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -249,6 +252,35 @@ func TestSearchEndsWithItsConnection(t *testing.T) {
 		}
 	}
 }
+
+// A socket that some looks do not find is found by a later one, and a search for one that is not there ends.
+func TestSearchLooksForAMissedSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := connected{}
+		missed := fmt.Errorf("%w: nobody has it", probe.ErrSocket)
+		for finds, want := range map[int]error{1: nil, 4: nil, 99: probe.ErrSocket} {
+			looks, found := 0, new(prober.Process)
+			process, _, err := search(t.Context(), conn, func() (*prober.Process, int, error) {
+				if looks++; looks == finds {
+					return found, 1, nil
+				}
+				return nil, 0, missed
+			})
+			if !errors.Is(err, want) || (process == found) != (want == nil) || looks > 4 {
+				t.Errorf("a socket that look %d finds: %v after %d looks", finds, err, looks)
+			}
+		}
+	})
+}
+
+// connected is a connection that has not ended.
+type connected struct{ syscall.Conn }
+
+func (connected) SyscallConn() (syscall.RawConn, error) { return open{}, nil }
+
+type open struct{ syscall.RawConn }
+
+func (open) Control(func(uintptr)) error { return nil }
 
 // The log says that calls prove gradients once messages have agreed with them, and not for their number.
 func TestVerdicts(t *testing.T) {
