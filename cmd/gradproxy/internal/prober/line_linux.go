@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/apart"
 )
 
 // A line is a socket pair's end at the proxy. One question is asked at a time, and each has one answer. When an answer is late, no other question is
@@ -58,7 +59,7 @@ func (l *line) askForRecent(datagram []byte) (answer []byte, recent *probe.Recen
 
 // recentIn maps the memory whose descriptor is in a control message, and closes that. A system that forbids to map it leaves the questions.
 func (l *line) recentIn(control []byte) (recent *probe.Recent, err error) {
-	err = descriptorsIn(control, func(fds []int) error {
+	err = apart.Descriptors(control, func(fds []int) error {
 		for _, fd := range fds {
 			r, err := probe.MapRecent(fd)
 			if err != nil {
@@ -96,7 +97,7 @@ func (l *line) exchange(datagram []byte, own syscall.Conn, take func(control []b
 		}
 		return nil, err
 	}
-	control := make([]byte, controlLen())
+	control := make([]byte, apart.ControlLen())
 	n, c, _, _, err := l.conn.ReadMsgUnix(l.answer[:], control)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

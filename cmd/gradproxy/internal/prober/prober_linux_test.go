@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/apart"
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
@@ -29,7 +30,7 @@ func pair(t testing.TB) (proxy, prober *net.UnixConn) {
 	}
 	var ends [2]*net.UnixConn
 	for i, fd := range fds {
-		if ends[i], err = connOf(os.NewFile(uintptr(fd), "end")); err != nil {
+		if ends[i], err = apart.ConnOf(os.NewFile(uintptr(fd), "end")); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { ends[i].Close() })

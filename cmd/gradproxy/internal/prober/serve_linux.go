@@ -5,18 +5,15 @@ package prober
 import (
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/apart"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
 )
 
@@ -30,17 +27,12 @@ func init() {
 	}
 }
 
-// The descriptors of a prober's socket pairs.
-const (
-	firstDescriptor = 3
-	descriptors     = 2
-)
+// descriptors is the number of a prober's socket pairs.
+const descriptors = 2
 
 // run is the prober. It returns once the proxy has ended, or asks for something out of form. The log goes to standard error, one JSON object a line.
 func run() int {
-	// The terminal and the service manager signal all processes; this one ends after the proxy, which may be draining.
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	log := apart.Begin()
 	confine.Apply(confine.Needs{Capabilities: Capabilities(), Trace: true}, log)
 	proxy := os.Getppid()
 	s := newServer(func() (watcher, error) {
@@ -50,13 +42,13 @@ func run() int {
 		}
 		return &probes{p}, nil
 	})
+	conns, err := apart.Conns(descriptors)
+	if err != nil {
+		log.Error("prober: its sockets are not there", "err", err)
+		return 1
+	}
 	ended := make(chan error, descriptors)
-	for fd := range descriptors {
-		conn, err := connOf(os.NewFile(uintptr(firstDescriptor+fd), "proxy"))
-		if err != nil {
-			log.Error("prober: its sockets are not there", "err", err)
-			return 1
-		}
+	for _, conn := range conns {
 		go func() { ended <- s.serve(conn) }()
 	}
 	if err := <-ended; err != nil { // the kernel removes the programs
@@ -90,81 +82,18 @@ func (p *probes) Living(now time.Time) (all []watched) {
 	return all
 }
 
-// connOf returns the connection of a descriptor, which it closes.
-func connOf(f *os.File) (*net.UnixConn, error) {
-	defer f.Close()
-	c, err := net.FileConn(f)
-	if err != nil {
-		return nil, err
-	}
-	conn, ok := c.(*net.UnixConn)
-	if !ok {
-		c.Close()
-		return nil, fmt.Errorf("prober: a socket is %T", c)
-	}
-	return conn, nil
-}
-
 // serve answers the requests of a connection until its end, or until one is out of form.
 func (s *server) serve(conn *net.UnixConn) error {
-	defer conn.Close()
-	datagram := make([]byte, requestLen+1) // a longer one is seen to be longer
-	for {
-		n, own, err := receive(conn, datagram)
-		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-			return nil
+	return apart.Serve(conn, requestLen, func(datagram []byte, fd int) ([]byte, int, error) {
+		if fd < 0 {
+			return s.answer(datagram, nil)
 		}
-		var answer, rights []byte
-		fd := -1
-		if err == nil {
-			answer, fd, err = s.answer(datagram[:n], own)
+		own, err := connectionOf(fd)
+		if err := errors.Join(err, unix.Close(fd)); err != nil { // before the answer, or the proxy could not close it meanwhile
+			return nil, -1, err
 		}
-		if err != nil {
-			return err
-		}
-		if fd >= 0 {
-			rights = unix.UnixRights(fd)
-		}
-		if _, _, err := conn.WriteMsgUnix(answer, rights, nil); err != nil {
-			if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
-// receive receives a request and the connection that it brings; nil: none. io.EOF: the proxy has ended.
-func receive(conn *net.UnixConn, datagram []byte) (n int, own *connection, err error) {
-	control := make([]byte, controlLen()) // of a descriptor or two: the kernel closes others
-	n, c, flags, _, err := conn.ReadMsgUnix(datagram, control)
-	if err != nil {
-		return 0, nil, err
-	}
-	if n == 0 && c == 0 {
-		return 0, nil, io.EOF
-	}
-	own, err = connectionIn(control[:c])
-	if err == nil && flags&unix.MSG_CTRUNC != 0 {
-		err = errForm
-	}
-	return n, own, err
-}
-
-// connectionIn returns the one connection in a control message, whose descriptors it closes; nil: there is none.
-func connectionIn(control []byte) (own *connection, err error) {
-	err = descriptorsIn(control, func(fds []int) (err error) {
-		if len(fds) != 1 {
-			return errForm
-		}
-		own = &connection{}
-		*own, err = connectionOf(fds[0])
-		return err
+		return s.answer(datagram, &own)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return own, nil
 }
 
 // connectionOf returns the addresses of a TCP connection, the zero connection of one that has ended.
