@@ -91,6 +91,7 @@ const (
 	bpfProgGpGetpeername4 = "gp_getpeername4"
 	bpfProgGpGetpeername6 = "gp_getpeername6"
 	bpfProgGpGetsockopt   = "gp_getsockopt"
+	bpfProgGpSock         = "gp_sock"
 	bpfProgGpSockops      = "gp_sockops"
 	bpfVarAwaited4        = "awaited4"
 	bpfVarAwaited6        = "awaited6"
@@ -153,6 +154,7 @@ type bpfProgramSpecs struct {
 	GpGetpeername4 *ebpf.ProgramSpec `ebpf:"gp_getpeername4"`
 	GpGetpeername6 *ebpf.ProgramSpec `ebpf:"gp_getpeername6"`
 	GpGetsockopt   *ebpf.ProgramSpec `ebpf:"gp_getsockopt"`
+	GpSock         *ebpf.ProgramSpec `ebpf:"gp_sock"`
 	GpSockops      *ebpf.ProgramSpec `ebpf:"gp_sockops"`
 }
 
@@ -257,6 +259,7 @@ type bpfPrograms struct {
 	GpGetpeername4 *ebpf.Program `ebpf:"gp_getpeername4"`
 	GpGetpeername6 *ebpf.Program `ebpf:"gp_getpeername6"`
 	GpGetsockopt   *ebpf.Program `ebpf:"gp_getsockopt"`
+	GpSock         *ebpf.Program `ebpf:"gp_sock"`
 	GpSockops      *ebpf.Program `ebpf:"gp_sockops"`
 }
 
@@ -268,6 +271,7 @@ func (p *bpfPrograms) Close() error {
 		p.GpGetpeername4,
 		p.GpGetpeername6,
 		p.GpGetsockopt,
+		p.GpSock,
 		p.GpSockops,
 	)
 }

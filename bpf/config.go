@@ -9,6 +9,9 @@ import (
 type Config struct {
 	Cgroup string // folder of the cgroup whose processes' connections are redirected, cgroups below it included
 	Proxy  string // folder of the cgroup that this process is in, or of one above it: there SO_ORIGINAL_DST is answered
+	// Own is the folder of a cgroup that no process but the proxy is in: TCP sockets that it makes from then on have Mark. "": it marks them itself,
+	// which takes a capability.
+	Own string
 
 	Networks    []netip.Prefix   // destinations
 	Tunnels     []netip.AddrPort // the peers' tunnels, which are left alone

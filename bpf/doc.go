@@ -7,6 +7,7 @@
 //	sockops                     handshake done: notes the destination that the client with this address and port dialled; later counts bytes
 //	egress                      job's first packet: while the proxy is dead and others wait for the next one (Hold), it is dropped, and repeated by the kernel
 //	getsockopt                  proxy's SO_ORIGINAL_DST on the accepted socket: answers with that destination
+//	sock                        proxy's socket(2): gives a socket of TCP the proxy's mark, which is never redirected
 //	getpeername4, getpeername6  job's getpeername(2): the server that it dialled, and never the proxy
 //
 // IPv4, IPv6, and the IPv4 of IPv6 sockets (::ffff:a.b.c.d) are redirected alike. The client's own address is that which it
@@ -26,7 +27,7 @@
 // their form differs or it has no Hold, the dead one's egress program stays until [Hooks.Close]: connections that wait are refused, and
 // no other program's listener gets them.
 //
-// It needs Linux 5.14 (SO_NETNS_COOKIE), CAP_BPF, CAP_NET_ADMIN and a hierarchy of cgroups of version 2; see package cgroup.
+// Attach needs Linux 5.14 (SO_NETNS_COOKIE), CAP_BPF, CAP_NET_ADMIN, none of which is needed afterwards (before Linux 5.19 use of maps may take CAP_BPF), and a hierarchy of cgroups of version 2; see package cgroup.
 package bpf
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 bpf redirect.c -- -O2 -g -Wall -Wextra -Werror

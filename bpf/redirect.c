@@ -363,6 +363,14 @@ int gp_egress(struct __sk_buff *skb) {
 	return l == NOBODY;
 }
 
+// gp_sock marks the TCP sockets that the proxy makes, as SO_MARK would, for which the proxy needs no capability then.
+SEC("cgroup/sock_create")
+int gp_sock(struct bpf_sock *ctx) {
+	if (ctx->protocol == IPPROTO_TCP)
+		ctx->mark = mark;
+	return 1;
+}
+
 // peer_of returns the destination that the client with this end dialled, if it is connected to a listener. It is not found by the
 // socket's cookie: the cookie of a Multipath TCP socket is not the one of the subflow that was redirected.
 INLINE struct end *peer_of(struct bpf_sock_addr *ctx, const struct end *client, __u16 listener) {

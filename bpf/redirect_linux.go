@@ -169,7 +169,11 @@ func (h *Hooks) attachBeside() (left []lasting, err error) {
 		{h.config.Cgroup, ebpf.AttachCGroupInetEgress, o.GpEgress},
 		{h.config.Cgroup, ebpf.AttachCGroupInet4Connect, o.GpConnect4},
 		{h.config.Cgroup, ebpf.AttachCGroupInet6Connect, o.GpConnect6},
+		{h.config.Own, ebpf.AttachCGroupInetSockCreate, o.GpSock},
 	} {
+		if a.folder == "" {
+			continue
+		}
 		holds := a.program == o.GpEgress
 		lasts := holds || a.program == o.GpConnect4 || a.program == o.GpConnect6
 		if lasts {

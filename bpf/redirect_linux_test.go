@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -116,6 +117,34 @@ func TestTheRestIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("dead", "refused")
+}
+
+// A proxy that is in the job's cgroup itself, in one of its own below it, is let pass without a mark of its making.
+func TestOwnSocketsAreMarked(t *testing.T) {
+	for own, want := range map[string]string{"": "P", "own": "D"} {
+		t.Run("cgroup "+own, func(t *testing.T) {
+			b := newBed(t)
+			folder := filepath.Join(b.cgroup, "own")
+			if err := os.Mkdir(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { b.job.Check(os.Remove(folder)) }) // once no client is in it
+			c := b.config()
+			if own != "" {
+				c.Own = folder
+			}
+			b.attach(c)
+			proxy, job := startClient(t, b.job, folder), b.client()
+			for _, o := range []order{{Dial: server4}, {Dial: server4, Mapped: true}, {Dial: server6}} {
+				if got := proxy.whoAnswers(o); got != want {
+					t.Errorf("the proxy's connection to %s: answered by %q, want %q", o.Dial, got, want)
+				}
+				if got := job.whoAnswers(o); got != "P" {
+					t.Errorf("the job's connection to %s: answered by %q", o.Dial, got)
+				}
+			}
+		})
+	}
 }
 
 // A client of Multipath TCP is one of TCP where its socket's first subflow is concerned, which is the one that is redirected.
