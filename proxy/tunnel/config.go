@@ -43,6 +43,9 @@ type Config struct {
 	// Transport makes the carriers; nil: the kind that Carrier names. Congestion, Insecure and Dial are for TCP.
 	Transport Transport
 
+	// Options sets options of carriers' sockets for which this process lacks the capability; nil: nothing does.
+	Options SocketOptions
+
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP, without MPTCP
 	Now    func() time.Time                                                     // the time against which certificates are checked; nil: time.Now
 	Events Events                                                               // told as things happen
@@ -161,7 +164,7 @@ func newTransport(cfg *Config) (Transport, error) {
 	if err != nil || cfg.Carrier != CarrierAuto {
 		return stream, err
 	}
-	return &autoTransport{stream, &dtlsTransport{identity: stream.identity, now: cfg.Now, log: cfg.Logger, memory: cfg.Memory}}, nil
+	return &autoTransport{stream, &dtlsTransport{identity: stream.identity, now: cfg.Now, log: cfg.Logger, memory: cfg.Memory, options: cfg.Options}}, nil
 }
 
 // Listen returns a listener for the carriers of a Config with that Carrier, for Endpoint.Serve.
@@ -178,7 +181,7 @@ func Listen(carrier, address string) (net.Listener, error) {
 
 // newTLSTransport returns the Transport that cfg asks for. It fails if the identity cannot be read.
 func newTLSTransport(cfg *Config) (*tlsTransport, error) {
-	t := &tlsTransport{dial: cfg.Dial, coalesce: cfg.Pad > 0, congestion: cfg.Congestion, now: cfg.Now, log: cfg.Logger}
+	t := &tlsTransport{dial: cfg.Dial, coalesce: cfg.Pad > 0, congestion: cfg.Congestion, options: cfg.Options, now: cfg.Now, log: cfg.Logger}
 	if cfg.Insecure {
 		return t, nil
 	}
@@ -188,6 +191,6 @@ func newTLSTransport(cfg *Config) (*tlsTransport, error) {
 
 // newDTLSTransport returns the Transport for carriers over datagrams. It fails if the identity cannot be read.
 func newDTLSTransport(cfg *Config) (*dtlsTransport, error) {
-	t := &dtlsTransport{identity: &identityStore{files: cfg.Identity, log: cfg.Logger}, now: cfg.Now, log: cfg.Logger, memory: cfg.Memory}
+	t := &dtlsTransport{identity: &identityStore{files: cfg.Identity, log: cfg.Logger}, now: cfg.Now, log: cfg.Logger, memory: cfg.Memory, options: cfg.Options}
 	return t, t.identity.load()
 }

@@ -28,10 +28,14 @@ type dtlsTransport struct {
 	now      func() time.Time // Config.Now
 	log      *slog.Logger
 	memory   int64 // Config.Memory
+	options  SocketOptions
 
 	mu    innermostLock
 	rooms map[string]*recordRoom // by the other site's id
 }
+
+// DatagramBuffer is the size in bytes of the buffers that the socket of a carrier over datagrams wants, in each direction.
+const DatagramBuffer = udp.SocketBuffer
 
 // room returns the room of the Links with a site.
 func (t *dtlsTransport) room(id string) *recordRoom {
@@ -49,7 +53,11 @@ func (t *dtlsTransport) room(id string) *recordRoom {
 }
 
 func (t *dtlsTransport) Dial(ctx context.Context, address string) (net.Conn, error) {
-	c, err := udp.Dial(ctx, address)
+	var d udp.Dialer
+	if t.options != nil {
+		d.Buffers = t.options.Buffers
+	}
+	c, err := d.Dial(ctx, address)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		err = fmt.Errorf("%w: nothing listens there by UDP; is gradproxy up, and does its tunnel.carrier say dtls too?", err)
 	}

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"errors"
 	"log/slog"
 	"math"
 	"net"
@@ -12,8 +13,8 @@ import (
 )
 
 // tune sets the options of a carrier's connection, if it is TCP. One that the kernel refuses is left as it is. It returns
-// the congestion control that the connection has, and that itself if it is BBR which may begin anew.
-func tune(conn net.Conn, congestion string, log *slog.Logger) (name string, b *bbrSocket) {
+// the congestion control that the connection has, and that itself if it is BBR which may begin anew. options sets what this process may not; nil: nothing does.
+func tune(conn net.Conn, congestion string, options SocketOptions, log *slog.Logger) (name string, b *bbrSocket) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return "", nil
@@ -26,6 +27,7 @@ func tune(conn net.Conn, congestion string, log *slog.Logger) (name string, b *b
 	if adaptive {
 		congestion = bbr
 	}
+	choose := helped(setCongestion, congestion, options)
 	raw.Control(func(fd uintptr) { // fails only when closed
 		set := func(option, value int) {
 			if err := unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value); err != nil {
@@ -36,16 +38,30 @@ func tune(conn net.Conn, congestion string, log *slog.Logger) (name string, b *b
 		set(unix.TCP_NOTSENT_LOWAT, notSentLowat)
 		set(unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
 		if congestion != "default" {
-			if err := setCongestion(int(fd), congestion); err != nil {
+			if err := choose(int(fd), congestion); err != nil {
 				log.Debug("TCP congestion control refused, the kernel's default stays", "name", congestion, "err", err)
 			}
 		}
 		name, _ = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION) // it is for people to see
 	})
 	if adaptive && name == bbr {
-		b = &bbrSocket{raw: raw, log: log, set: setCongestion}
+		b = &bbrSocket{raw: raw, log: log, set: choose}
 	}
 	return name, b
+}
+
+// helped returns set, with the help of options where this process may not give a socket the congestion control of that name.
+func helped(set func(fd int, name string) error, congestion string, options SocketOptions) func(fd int, name string) error {
+	if options == nil {
+		return set
+	}
+	return func(fd int, name string) error {
+		err := set(fd, name)
+		if name == congestion && errors.Is(err, unix.EPERM) {
+			return options.Congestion(fd)
+		}
+		return err
+	}
 }
 
 // TryCongestion sets a congestion control, by its name in the kernel, on a socket of its own, and so finds out whether this process may: ENOENT where the

@@ -38,7 +38,7 @@ func tcpEnds(t *testing.T) (near, far net.Conn) {
 func tuned(t *testing.T) *bbrSocket {
 	t.Helper()
 	near, far := tcpEnds(t)
-	name, b := tune(near, "auto", slog.New(slog.DiscardHandler))
+	name, b := tune(near, "auto", nil, slog.New(slog.DiscardHandler))
 	require.Named(t, "bbr", name == bbr, "the kernel module tcp_bbr, and net.ipv4.tcp_allowed_congestion_control if not root")
 	go near.Write(make([]byte, mib))
 	if _, err := io.ReadFull(far, make([]byte, mib)); err != nil {
@@ -132,7 +132,7 @@ func TestOtherCongestionControlsAreLeftAlone(t *testing.T) {
 	kernels := ""
 	for _, c := range []struct{ asked, want string }{{"default", ""}, {reno, reno}, {"no such one", ""}} {
 		near, _ := tcpEnds(t)
-		name, b := tune(near, c.asked, slog.New(slog.DiscardHandler))
+		name, b := tune(near, c.asked, nil, slog.New(slog.DiscardHandler))
 		if c.asked == "default" {
 			kernels = name
 		}
@@ -149,5 +149,32 @@ func TestStatsTellOfBBR(t *testing.T) {
 		if s := paris.Stats()[0]; s.BBR != want {
 			t.Errorf("asked for %q: %d of %d carriers are under BBR, want %d", asked, s.BBR, s.Carriers, want)
 		}
+	}
+}
+
+// helper are SocketOptions that count.
+type helper struct{ congestions int }
+
+func (h *helper) Congestion(int) error { h.congestions++; return nil }
+func (h *helper) Buffers(int) error    { return nil }
+
+// A congestion control that this process may not choose is chosen by another, and only that one.
+func TestCongestionWithHelp(t *testing.T) {
+	forbidden := func(_ int, name string) error {
+		if name == reno {
+			return nil
+		}
+		return unix.EPERM
+	}
+	h := &helper{}
+	choose := helped(forbidden, bbr, h)
+	if err := errors.Join(choose(0, bbr), choose(0, reno)); err != nil || h.congestions != 1 {
+		t.Errorf("%v, asked %d times for help, want once", err, h.congestions)
+	}
+	if err := choose(0, "another"); !errors.Is(err, unix.EPERM) {
+		t.Errorf("another one: %v", err)
+	}
+	if err := helped(forbidden, bbr, nil)(0, bbr); !errors.Is(err, unix.EPERM) {
+		t.Errorf("without help: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // tune leaves the connection as Go opened it, with TCP_NODELAY.
-func tune(net.Conn, string, *slog.Logger) (string, *bbrSocket) { return "", nil }
+func tune(net.Conn, string, SocketOptions, *slog.Logger) (string, *bbrSocket) { return "", nil }
 
 // A bbrSocket is nothing here.
 type bbrSocket struct{}

@@ -22,6 +22,7 @@ const (
 type tlsTransport struct {
 	dial       func(ctx context.Context, network, address string) (net.Conn, error) // Config.Dial
 	congestion string                                                               // Config.Congestion
+	options    SocketOptions                                                        // Config.Options
 	identity   *identityStore                                                       // nil: in clear, on loopback
 	coalesce   bool                                                                 // see tlsLink
 	now        func() time.Time                                                     // Config.Now
@@ -69,7 +70,7 @@ func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, al
 		return nil, fmt.Errorf("in clear (Insecure) only between loopback addresses, not from %v to %v", raw.LocalAddr(), raw.RemoteAddr())
 	}
 	l := &tlsLink{bufferedConn: bufferedConn{Conn: raw}, coalesce: t.coalesce}
-	l.congestion, l.bbr = tune(raw, t.congestion, t.log)
+	l.congestion, l.bbr = tune(raw, t.congestion, t.options, t.log)
 	l.confirmer = confirmations(raw)
 	if t.identity == nil {
 		l.begin()

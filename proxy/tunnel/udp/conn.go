@@ -29,9 +29,10 @@ type Conn struct {
 	way    way
 	moving moving
 
-	address string    // as it was dialed; "": it was accepted
-	read    deadline  // accepted: of Read
-	readBy  time.Time // dialed: the same, for the socket to come
+	address string             // as it was dialed; "": it was accepted
+	buffers func(fd int) error // of Dialer
+	read    deadline           // accepted: of Read
+	readBy  time.Time          // dialed: the same, for the socket to come
 	closed  chan struct{}
 	once    sync.Once
 	leave   func() // takes it out of its Listener; nil: it owns its socket

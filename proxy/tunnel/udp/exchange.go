@@ -12,15 +12,15 @@ import (
 
 const askEvery = 250 * time.Millisecond // at first; each further question waits 1.5 times as long
 
-// connected returns a socket that is connected to address.
-func connected(ctx context.Context, address string) (s *socket, remote netip.AddrPort, err error) {
+// connected returns a socket that is connected to address. buffers is as of Dialer.
+func connected(ctx context.Context, address string, buffers func(fd int) error) (s *socket, remote netip.AddrPort, err error) {
 	var d net.Dialer
 	raw, err := d.DialContext(ctx, "udp", address)
 	if err != nil {
 		return nil, remote, err
 	}
 	u := raw.(*net.UDPConn)
-	return newSocket(u), u.RemoteAddr().(*net.UDPAddr).AddrPort(), nil
+	return newSocket(u, buffers), u.RemoteAddr().(*net.UDPAddr).AddrPort(), nil
 }
 
 // exchange asks for a cookie, and sends the message that request makes of it until done says that a message answers that.

@@ -45,7 +45,7 @@ func Listen(address string) (*Listener, error) {
 	if u.LocalAddr().(*net.UDPAddr).IP.IsUnspecified() { // else answers could leave from another address than the one that was asked
 		tellDestinations(u)
 	}
-	l := &Listener{socket: newSocket(u), baker: newBaker(), backlog: make(chan *Conn, maxBacklog), closed: make(chan struct{}),
+	l := &Listener{socket: newSocket(u, nil), baker: newBaker(), backlog: make(chan *Conn, maxBacklog), closed: make(chan struct{}),
 		conns: map[netip.AddrPort]*Conn{}, keyed: map[nonce]*Conn{}}
 	l.readers.Go(l.serve)
 	return l, nil

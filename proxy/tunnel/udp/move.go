@@ -16,7 +16,7 @@ var errHeard = errors.New("the other side is heard again")
 func (c *Conn) move(ctx context.Context, count uint64) {
 	ctx, cancel := context.WithTimeout(ctx, moveWithin)
 	defer cancel()
-	s, remote, err := connected(ctx, c.address)
+	s, remote, err := connected(ctx, c.address, c.buffers)
 	if err != nil {
 		return
 	}

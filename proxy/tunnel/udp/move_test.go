@@ -26,7 +26,7 @@ func movers(t testing.TB, l *Listener) (client, server *Conn, moves chan bool) {
 // rebind has the client's datagrams leave from another port, as a NAT does that has forgotten a mapping.
 func rebind(t testing.TB, c *Conn) {
 	t.Helper()
-	s, _, err := connected(context.Background(), c.RemoteAddr().String())
+	s, _, err := connected(context.Background(), c.RemoteAddr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestMovesBothWays(t *testing.T) {
 // TestWriteFailsBesideMove: a write that fails while a move has the next socket taken waits for it, and not each for the other.
 func TestWriteFailsBesideMove(t *testing.T) {
 	client, _, _ := movers(t, listen(t))
-	closed, _, err := connected(t.Context(), client.RemoteAddr().String())
+	closed, _, err := connected(t.Context(), client.RemoteAddr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ type socket struct {
 	offload atomic.Bool // the kernel cuts one write into datagrams
 }
 
-func newSocket(c *net.UDPConn) *socket {
+func newSocket(c *net.UDPConn, buffers func(fd int) error) *socket {
 	s := &socket{UDPConn: c}
-	s.offload.Store(tune(c))
+	s.offload.Store(tune(c, buffers))
 	return s
 }
 

@@ -10,24 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tune sets the options of a socket. offload: the kernel cuts long writes into datagrams.
-func tune(c *net.UDPConn) (offload bool) {
-	c.SetReadBuffer(socketBuffer)
-	c.SetWriteBuffer(socketBuffer)
+// tune sets the options of a socket. offload: the kernel cuts long writes into datagrams. buffers gives a socket larger buffers than this process may; nil: nothing does.
+func tune(c *net.UDPConn, buffers func(fd int) error) (offload bool) {
+	c.SetReadBuffer(SocketBuffer)
+	c.SetWriteBuffer(SocketBuffer)
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false
 	}
 	raw.Control(func(fd uintptr) {
 		s := int(fd)
-		unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBuffer) // beyond net.core.rmem_max, where this process may
-		unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer)
+		err := unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, SocketBuffer) // beyond net.core.rmem_max, where this process may
+		unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, SocketBuffer)
+		if errors.Is(err, unix.EPERM) && buffers != nil {
+			_ = buffers(s) // else they are as large as everybody's
+		}
 		unix.SetsockoptInt(s, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
 		unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE)
 		unix.SetsockoptInt(s, unix.SOL_UDP, unix.UDP_GRO, 1)
 		unix.SetsockoptInt(s, unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
 		unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
-		_, err := unix.GetsockoptInt(s, unix.SOL_UDP, unix.UDP_SEGMENT)
+		_, err = unix.GetsockoptInt(s, unix.SOL_UDP, unix.UDP_SEGMENT)
 		offload = err == nil
 	})
 	return offload

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 )
 
-func tune(c *net.UDPConn) (offload bool) {
-	c.SetReadBuffer(socketBuffer)
-	c.SetWriteBuffer(socketBuffer)
+func tune(c *net.UDPConn, _ func(fd int) error) (offload bool) {
+	c.SetReadBuffer(SocketBuffer)
+	c.SetWriteBuffer(SocketBuffer)
 	return false
 }
 

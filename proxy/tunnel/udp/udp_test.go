@@ -214,7 +214,7 @@ func TestEachAddressIsDialed(t *testing.T) {
 		t.Cleanup(cancel)
 		return ctx
 	}
-	c, err := dialEach(within(4*time.Second), []string{nobody.LocalAddr().String(), silent.LocalAddr().String(), l.Addr().String()})
+	c, err := Dialer{}.dialEach(within(4*time.Second), []string{nobody.LocalAddr().String(), silent.LocalAddr().String(), l.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestEachAddressIsDialed(t *testing.T) {
 	if _, err := Dial(within(10*time.Second), "no-such-host.invalid:1"); !errors.As(err, new(*net.DNSError)) {
 		t.Errorf("of a name that is not known: %v", err)
 	}
-	if _, err := dialEach(within(300*time.Millisecond), []string{silent.LocalAddr().String(), nobody.LocalAddr().String()}); err == nil || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := (Dialer{}).dialEach(within(300*time.Millisecond), []string{silent.LocalAddr().String(), nobody.LocalAddr().String()}); err == nil || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no address answers: %v", err)
 	}
 }
