@@ -16,18 +16,23 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// wantRightsApart fails the test unless the proxy, which parses bytes, has no right but to change its network's rules, and a process of its own
-// has the ones of probes.
+// wantRightsApart fails the test unless the proxy, which parses bytes, has no capability, and processes of their own have the ones of rules and of probes.
 func wantRightsApart(t *testing.T, p *testbed.Proxy) {
 	t.Helper()
-	found := regexp.MustCompile(`jobs are probed by a process of its own" pid=([0-9]+)`).FindStringSubmatch(p.Log())
-	if found == nil {
-		t.Fatalf("the log names no process that probes:\n%s", p.Log())
+	child := func(says string) map[string]uint64 {
+		found := regexp.MustCompile(says + `" pid=([0-9]+)`).FindStringSubmatch(p.Log())
+		if found == nil {
+			t.Fatalf("the log does not say that %s:\n%s", says, p.Log())
+		}
+		return confined(t, found[1])
 	}
 	const netAdmin, bpf, ptrace = 1 << 12, 1 << 39, 1 << 19
-	proxy, prober := confined(t, strconv.Itoa(p.Pid())), confined(t, found[1])
-	if proxy["CapEff"] != netAdmin || proxy["CapPrm"] != netAdmin || proxy["NoNewPrivs"] != 1 {
-		t.Errorf("the process that parses bytes: %v, want CAP_NET_ADMIN only and no_new_privs", proxy)
+	proxy, warden, prober := confined(t, strconv.Itoa(p.Pid())), child("rights are kept by a process of its own"), child("jobs are probed by a process of its own")
+	if proxy["CapEff"] != 0 || proxy["CapPrm"] != 0 || proxy["NoNewPrivs"] != 1 {
+		t.Errorf("the process that parses bytes: %v, want no capability, and no_new_privs", proxy)
+	}
+	if warden["PPid"] != uint64(p.Pid()) || warden["CapEff"] != netAdmin || warden["CapPrm"] != netAdmin || warden["NoNewPrivs"] != 1 {
+		t.Errorf("the process that keeps rights: %v, want a child of %d with CAP_NET_ADMIN only, and no_new_privs", warden, p.Pid())
 	}
 	if prober["PPid"] != uint64(p.Pid()) || prober["CapEff"]&(bpf|ptrace) != bpf|ptrace || prober["CapEff"]&netAdmin != 0 {
 		t.Errorf("the process that probes: %v, want a child of %d with the rights of probes and no others", prober, p.Pid())

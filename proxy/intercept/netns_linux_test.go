@@ -123,3 +123,6 @@ func dropCapability(which uint) error {
 	d.Inheritable &^= 1 << (which % 32)
 	return unix.Capset(&h, &data[0])
 }
+
+// inKernel returns the rules of a Redirect that has no other Enforcer.
+func inKernel(r *Redirect) *rules { return r.rules.(*Rules).rules }

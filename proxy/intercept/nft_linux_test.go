@@ -29,9 +29,9 @@ func TestPlanIsWhatIsApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := newSite(t)
 			r := redirect(job, c)
-			p := r.rules.plan
+			p := inKernel(r).plan
 			applied := job.list(p.Table)
-			if err := r.rules.remove(); err != nil {
+			if err := inKernel(r).remove(); err != nil {
 				t.Fatal(err)
 			}
 			job.nft(p.String(), "-f", "-")

@@ -21,6 +21,22 @@ type RedirectConfig struct {
 	Log         *slog.Logger // nil discards
 	// Failed is told of each refresh that fails, and of nil when one succeeds again; nil: nobody is told.
 	Failed func(error)
+	// Enforce puts a plan in force by another process, which has the rights for it after this one has given them up; nil: [OpenRules].
+	Enforce func(Plan) (Enforcer, error)
+}
+
+// An Enforcer changes the rules of a Plan that is in force: a [Rules] does.
+type Enforcer interface {
+	// Refresh lets them stay in force for another Timeout.
+	Refresh() error
+	// Update changes the plan's networks, which must lie apart (see Merge), and tunnels.
+	Update(networks []netip.Prefix, tunnels []netip.AddrPort) error
+	// Expire ends their force at once.
+	Expire() error
+	// Remove removes them. Rules that are gone already are no error.
+	Remove() error
+	// Close leaves them as they are.
+	Close() error
 }
 
 // Plan returns the rules for listeners on these ports; a port 0 leaves the family out. It needs no privilege.

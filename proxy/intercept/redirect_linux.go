@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -17,19 +16,18 @@ import (
 )
 
 // A Redirect takes over connections to the peers' networks by rules of nf_tables, in the network namespace in which it
-// was made. It needs CAP_NET_ADMIN there for as long as it lives.
+// was made. Making it takes CAP_NET_ADMIN there; afterwards its Enforcer alone needs that.
 type Redirect struct {
 	config    RedirectConfig // as at first: Update changes the plan
 	log       *slog.Logger
 	claims    []io.Closer // of the table and, in a transparent proxy, of the mark
 	listeners []*net.TCPListener
 
-	routes *routes // of a transparent proxy; nil: none
-
 	mu      sync.Mutex // guards the fields below
-	rules   *rules
-	stopped bool // Stop was called: the rules are not refreshed any more
-	paused  bool // nor are they between Pause and GoOn
+	rules   Enforcer   // nil: not in force yet
+	plan    Plan       // of rules
+	stopped bool       // Stop was called: the rules are not refreshed any more
+	paused  bool       // nor are they between Pause and GoOn
 }
 
 // NewRedirect opens the listeners and puts the rules in force. A table that a dead proxy of the same site left is
@@ -56,16 +54,16 @@ func (r *Redirect) open() (err error) {
 	if err != nil {
 		return err
 	}
-	plan := r.config.Plan(ports[0], ports[1])
-	if r.rules, err = openRules(plan); err != nil {
-		return err
+	r.plan = r.config.Plan(ports[0], ports[1])
+	enforce := r.config.Enforce
+	if enforce == nil {
+		enforce = func(p Plan) (Enforcer, error) { return OpenRules(p, r.log) }
 	}
-	if plan.Transparent != 0 {
-		if r.routes, err = addRoutes(plan.Transparent, ports[0] != 0, ports[1] != 0); err != nil {
-			return err
-		}
+	rules, err := enforce(r.plan)
+	if err == nil { // and not an Enforcer that holds nil
+		r.rules = rules
 	}
-	return r.rules.replace()
+	return err
 }
 
 // listen opens the listeners and returns their ports.
@@ -171,19 +169,14 @@ func (r *Redirect) target(c *net.TCPConn) (netip.AddrPort, error) {
 	return local, nil
 }
 
-// refresh keeps the rules in force. Rules that somebody removed (nft flush ruleset) are written again.
+// refresh keeps the rules in force.
 func (r *Redirect) refresh() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped || r.paused {
 		return nil
 	}
-	err := r.rules.refresh()
-	if errors.Is(err, syscall.ENOENT) {
-		r.log.Warn("intercept: the rules were gone and are written again", "table", r.rules.plan.Table)
-		err = r.rules.replace()
-	}
-	if err != nil {
+	if err := r.rules.Refresh(); err != nil {
 		return fmt.Errorf("%s: %w", r.config.forceless(), err)
 	}
 	return nil
@@ -207,16 +200,14 @@ func (r *Redirect) Update(networks []netip.Prefix, tunnels []netip.AddrPort) err
 	defer r.mu.Unlock()
 	c := r.config
 	c.Networks, c.Tunnels = networks, tunnels
-	old := r.rules.plan
-	p := c.Plan(old.Listen4, old.Listen6)
+	p := c.Plan(r.plan.Listen4, r.plan.Listen6)
 	if c.has(netip.Addr.Is4) && p.Listen4 == 0 || c.has(netip.Addr.Is6) && p.Listen6 == 0 {
 		return errors.New("intercept: the first network of an address family cannot be added while running: restart gradproxy")
 	}
-	r.rules.plan = p
-	if err := r.rules.write(); err != nil {
-		r.rules.plan = old
+	if err := r.rules.Update(p.Networks, p.Tunnels); err != nil {
 		return err
 	}
+	r.plan = p
 	return nil
 }
 
@@ -229,11 +220,7 @@ func (r *Redirect) expire(reason *bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*reason = true
-	err := r.rules.expire()
-	if errors.Is(err, syscall.ENOENT) { // the table is gone, and its force with it
-		return nil
-	}
-	return err
+	return r.rules.Expire()
 }
 
 // Pause has new connections wait, where the rules hold them for a dead proxy; elsewhere it does nothing. GoOn ends it.
@@ -258,7 +245,6 @@ func (r *Redirect) Leave() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopped = true
-	r.routes = nil // transparent connections need them
 	return r.closeAll()
 }
 
@@ -267,7 +253,7 @@ func (r *Redirect) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopped = true
-	return errors.Join(r.rules.remove(), r.closeAll())
+	return errors.Join(r.rules.Remove(), r.closeAll())
 }
 
 func (r *Redirect) closeAll() error {
@@ -278,10 +264,7 @@ func (r *Redirect) closeAll() error {
 		}
 	}
 	if r.rules != nil {
-		err = errors.Join(err, r.rules.close())
-	}
-	if r.routes != nil {
-		err = errors.Join(err, r.routes.remove())
+		err = errors.Join(err, r.rules.Close())
 	}
 	for _, l := range r.claims { // last: the next process that claims the table finds it gone
 		err = errors.Join(err, l.Close())
@@ -292,28 +275,39 @@ func (r *Redirect) closeAll() error {
 // Control marks a socket as the proxy's own, so that rules never redirect it to the proxy: it is a net.Dialer's Control.
 // Without CAP_NET_ADMIN it does nothing, since then there are no rules of ours either.
 func Control(_, _ string, c syscall.RawConn) error {
-	var failed error
-	err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, Mark) })
-	if errors.Is(failed, syscall.EPERM) {
-		failed = nil
+	err := optionsBy(c, MarkSocket)
+	if errors.Is(err, syscall.EPERM) {
+		return nil
 	}
-	return errors.Join(err, failed)
+	return err
 }
 
 // TransparentControl is Control for sockets that have other hosts' addresses: listeners behind TPROXY, and connections
 // that keep their client's address and port, which a connection before may have had a moment ago.
-func TransparentControl(network, address string, c syscall.RawConn) error {
-	var failed error
-	err := c.Control(func(fd uintptr) {
-		level, option := unix.SOL_IP, unix.IP_TRANSPARENT
-		if strings.HasSuffix(network, "6") {
-			level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
-		}
-		failed = errors.Join(unix.SetsockoptInt(int(fd), level, option, 1),
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
-	})
-	if errors.Is(failed, syscall.EPERM) {
-		failed = fmt.Errorf("intercept: tproxy gives sockets other hosts' addresses, for which the process lacks CAP_NET_ADMIN: run it as root, give it that capability, or use redirect: %w", failed)
+func TransparentControl(_, _ string, c syscall.RawConn) error { return optionsBy(c, ClientSocket) }
+
+// optionsBy sets options of a socket by a function.
+func optionsBy(c syscall.RawConn, set func(fd int) error) (failed error) {
+	err := c.Control(func(fd uintptr) { failed = set(int(fd)) })
+	return errors.Join(err, failed)
+}
+
+// MarkSocket does the work of Control for the socket of a descriptor.
+func MarkSocket(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, Mark) }
+
+// ClientSocket does the work of TransparentControl for the socket of a descriptor.
+func ClientSocket(fd int) error {
+	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil {
+		return fmt.Errorf("intercept: SO_DOMAIN: %w", err)
 	}
-	return errors.Join(err, failed, Control(network, address, c))
+	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+	if family == unix.AF_INET6 {
+		level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+	}
+	err = errors.Join(unix.SetsockoptInt(fd, level, option, 1), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	if errors.Is(err, syscall.EPERM) {
+		return fmt.Errorf("intercept: tproxy gives sockets other hosts' addresses, for which the process lacks CAP_NET_ADMIN: run it as root, give it that capability, or use redirect: %w", err)
+	}
+	return errors.Join(err, MarkSocket(fd))
 }

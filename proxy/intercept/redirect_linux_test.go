@@ -294,7 +294,7 @@ func TestRefreshProlongs(t *testing.T) {
 	job, _ := twoSites(t)
 	r := redirect(job, paris())
 	left := func() time.Duration {
-		es, err := r.rules.conn.GetSetElements(aliveSet(r.rules.table()))
+		es, err := inKernel(r).conn.GetSetElements(aliveSet(inKernel(r).table()))
 		if err != nil || len(es) != 1 {
 			t.Fatalf("set alive: %v, %v", es, err)
 		}
@@ -318,8 +318,8 @@ func TestRefreshRestoresFlushedRules(t *testing.T) {
 	r := redirect(job, paris())
 	serve(t, r, nil)
 	job.Do(func() {
-		r.rules.conn.FlushRuleset()
-		job.Check(r.rules.conn.Flush())
+		inKernel(r).conn.FlushRuleset()
+		job.Check(inKernel(r).conn.Flush())
 	})
 	if got := job.whoAnswers(server4); got != "D" {
 		t.Fatalf("without rules: answered by %q, want D", got)
@@ -345,8 +345,8 @@ func TestGoOnRestoresFlushedRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			job.Do(func() {
-				r.rules.conn.FlushRuleset()
-				job.Check(r.rules.conn.Flush())
+				inKernel(r).conn.FlushRuleset()
+				job.Check(inKernel(r).conn.Flush())
 			})
 			if err := r.GoOn(); err != nil {
 				t.Fatal(err)

@@ -3,7 +3,8 @@ app.kubernetes.io/name: gradproxy
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* The proxy. As an init container that restarts it is up before the job's containers start, and ends after them. */}}
+{{/* The proxy. As an init container that restarts it is up before the job's containers start, and ends after them. After the start its capabilities lie in
+processes that parse no bytes of the job's (gradproxy-warden, gradproxy-prober). */}}
 {{- define "gradproxy.sidecar" -}}
 name: gradproxy
 image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"

@@ -34,8 +34,8 @@ var never = []uint32{
 	unix.SYS_SETFSGID, unix.SYS_CAPSET,
 }
 
-// tracing are the address families of a process that looks into others, for look-ups of sockets.
-var tracing = []uint32{unix.AF_NETLINK}
+// netlinkOnly are the address families of a process that looks into others, for look-ups of sockets, or changes rules.
+var netlinkOnly = []uint32{unix.AF_NETLINK}
 
 // families are the address families of the sockets that a proxy opens: for the WAN and jobs, for the service manager, for rules and look-ups of sockets.
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
@@ -79,8 +79,8 @@ func program(n Needs) []bpf.Instruction {
 	p = append(p, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE3, SkipTrue: 1}, absent)
 	p = when(p, unix.SYS_CLONE, load(offArguments), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipTrue: 1}, refuse, allow)
 	sockets := families
-	if n.Trace {
-		sockets = tracing
+	if n.Trace || n.Rules {
+		sockets = netlinkOnly
 	}
 	p = when(p, unix.SYS_SOCKET, slices.Concat(
 		[]bpf.Instruction{load(offArguments + 2*8), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_MPTCP, SkipTrue: 1}, refuse, load(offArguments)},

@@ -16,7 +16,7 @@ import (
 )
 
 // keep drops all capabilities of all threads but the ones that n needs, and returns them. The capabilities that the process would
-// miss for its own files and its congestion control are found out by a try without them.
+// miss for its maps and its own files are found out by a try without them.
 func keep(n Needs) ([]Capability, error) {
 	now := cap.GetProc()
 	has := func(c Capability) bool {
@@ -29,12 +29,8 @@ func keep(n Needs) ([]Capability, error) {
 			kept = append(kept, c)
 		}
 	}
-	if n.Congestion != "" {
-		chosen := tunnel.TryCongestion(n.Congestion) // with all rights, by which the kernel may load the module
-		err := with(kept, func() error { return tunnel.TryCongestion(n.Congestion) })
-		if chosen == nil && errors.Is(err, unix.EPERM) {
-			add(NetAdmin)
-		}
+	if n.TryMaps != nil && with(kept, n.TryMaps) != nil {
+		add(BPF)
 	}
 	if with(kept, func() error { return readable(n.Files) }) != nil {
 		add(DACReadSearch)
@@ -53,6 +49,14 @@ func keep(n Needs) ([]Capability, error) {
 		}
 	}
 	return kept, set.SetProc()
+}
+
+// congestionTakes reports whether the kernel lets only CAP_NET_ADMIN, which this process has, choose a TCP congestion control.
+func congestionTakes(name string) bool {
+	if tunnel.TryCongestion(name) != nil { // with all rights, by which the kernel may load the module
+		return false
+	}
+	return errors.Is(with(nil, func() error { return tunnel.TryCongestion(name) }), unix.EPERM)
 }
 
 // readable returns an error if one of the files cannot be read.

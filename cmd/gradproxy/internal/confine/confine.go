@@ -22,14 +22,16 @@ type Needs struct {
 	Write []string
 	// Remove are folders that lose a file at the end.
 	Remove []string
-	// Congestion is the TCP congestion control that sockets ask for; "": the kernel's. Where only CAP_NET_ADMIN may choose it, that is kept.
-	Congestion string
 	// Ports are the TCP ports that it dials; nil: any.
 	Ports []uint16
 	// Maps says that it reads and writes maps of BPF programs that are loaded.
 	Maps bool
+	// TryMaps uses one of them. Where it fails without CAP_BPF, as before Linux 5.19 with kernel.unprivileged_bpf_disabled, that is kept. nil: none is tried.
+	TryMaps func() error `json:"-"`
 	// Trace says that it looks into other processes and loads BPF programs, and has no sockets but of netlink. Landlock forbids to look and is left out.
 	Trace bool
+	// Rules says that it changes rules and others' sockets, and has no sockets but of netlink, and no files.
+	Rules bool
 }
 
 // A Capability is one of Linux, by its number.
@@ -50,6 +52,9 @@ const (
 
 // MaxPorts bounds Needs.Ports: the kernel keeps a copy of each for every thread.
 const MaxPorts = 1024
+
+// CongestionTakes reports whether the kernel lets only CAP_NET_ADMIN, which this process has, choose a TCP congestion control, by its name in the kernel.
+func CongestionTakes(name string) bool { return congestionTakes(name) }
 
 // Apply raises the walls around all threads of this process, and logs them in one line, with one more for each wall that is missing.
 func Apply(n Needs, log *slog.Logger) { apply(n, log) }

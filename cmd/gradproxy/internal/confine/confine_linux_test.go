@@ -38,6 +38,10 @@ type trial struct {
 	Other  string // one more
 	Dir    string // has the folders named by Needs, and hidden
 
+	Tries bool // maps are used, which takes CAP_BPF as on an old kernel
+
+	socket int // of TCP, from before
+
 	Filtered bool // a filter of system calls from before refuses the ones that raise walls
 }
 
@@ -62,6 +66,13 @@ func confined(text string) {
 		}
 		Apply(x.Needs, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		return // it may still do everything: no attempts
+	}
+	var err error
+	if x.socket, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0); err != nil {
+		panic(err)
+	}
+	if x.Tries {
+		x.Needs.TryMaps = takesBPF
 	}
 	Apply(x.Needs, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	fmt.Println("confined")
@@ -121,6 +132,19 @@ func TestFilterOfTheServiceManagerIsNamed(t *testing.T) {
 			t.Errorf("the log does not say %s: %s", want, log)
 		}
 	}
+}
+
+// takesBPF fails without CAP_BPF.
+func takesBPF() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	if data[1].Effective&(1<<(unix.CAP_BPF-32)) == 0 {
+		return unix.EPERM
+	}
+	return nil
 }
 
 func nameOf(err error) string {
@@ -190,6 +214,8 @@ func attempts(x *trial) map[string]func() error {
 		"make a Unix socket":       socket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
 		"make a netlink socket":    socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE),
 		"mark a socket":            markSocket,
+		"mark a socket of another": func() error { return unix.SetsockoptInt(x.socket, unix.SOL_SOCKET, unix.SO_MARK, 7) },
+		"keep CAP_BPF":             takesBPF,
 		"change another's file":    func() error { return os.Chown(filepath.Join(x.Dir, "state", "old"), 1, 1) },
 		"dial":                     dial(x.Target),
 		"dial another port":        dial(x.Other),
@@ -294,10 +320,13 @@ func TestConfinedProcess(t *testing.T) {
 		{"forward", Needs{Ports: []uint16{port}}, map[string]string{"dial": "ok", "make a TCP socket": "ok", "make a Unix socket": "ok", "mark a socket": "refused", "change another's file": "refused",
 			"dial another port": "refused", "read a hidden file": "refused", "write beside a file": "refused",
 			"make a map": "refused", "use a map": "refused", "read the parent": "refused", "count events": "refused"}},
-		{"redirect", Needs{Capabilities: []Capability{NetAdmin}}, map[string]string{"dial": "ok", "make a TCP socket": "ok", "make a Unix socket": "ok", "mark a socket": "ok", "dial another port": "ok",
+		{"redirect", Needs{}, map[string]string{"dial": "ok", "make a TCP socket": "ok", "make a Unix socket": "ok", "mark a socket": "refused", "dial another port": "ok",
 			"read a hidden file": "refused", "make a map": "refused", "use a map": "refused"}},
-		{"cgroup", Needs{Capabilities: []Capability{NetAdmin, BPF}, Maps: true}, map[string]string{"dial": "ok", "make a TCP socket": "ok", "make a Unix socket": "ok", "make a map": "refused",
-			"use a map": "invalid argument", "read the parent": "refused", "read a hidden file": "refused"}},
+		{"cgroup", Needs{Maps: true}, map[string]string{"dial": "ok", "make a TCP socket": "ok", "make a Unix socket": "ok", "make a map": "refused",
+			"use a map": "invalid argument", "mark a socket": "refused", "keep CAP_BPF": "refused", "read the parent": "refused", "read a hidden file": "refused"}},
+		{"maps that take a right", Needs{Maps: true}, map[string]string{"keep CAP_BPF": "ok", "mark a socket": "refused"}},
+		{"warden", Needs{Capabilities: []Capability{NetAdmin}, Ports: []uint16{}, Rules: true}, map[string]string{"make a TCP socket": "refused", "make a Unix socket": "refused", "dial": "refused",
+			"mark a socket of another": "ok", "read a hidden file": "refused", "make a map": "refused", "use a map": "refused", "read the parent": "refused", "count events": "refused"}},
 		{"probes", Needs{Capabilities: []Capability{BPF, Perfmon, SysPtrace}, Trace: true}, map[string]string{"dial": "refused", "make a TCP socket": "refused", "make a Unix socket": "refused", "make a map": "invalid argument",
 			"read the parent": "ok", "count events": "bad address", "read a hidden file": "ok"}},
 	} {
@@ -319,7 +348,7 @@ func TestConfinedProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			x.needs.Write, x.needs.Remove = []string{filepath.Join(dir, "state")}, []string{filepath.Join(dir, "run")}
-			text, err := json.Marshal(trial{Needs: x.needs, Target: target, Other: other, Dir: dir})
+			text, err := json.Marshal(trial{Needs: x.needs, Tries: x.name == "maps that take a right", Target: target, Other: other, Dir: dir})
 			if err != nil {
 				t.Fatal(err)
 			}

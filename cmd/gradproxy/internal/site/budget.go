@@ -12,6 +12,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/prober"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/warden"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/history"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
@@ -79,6 +80,9 @@ func BudgetOf(c *config.Config) *Budget {
 	if probesJobs(c) && c.MayLose() {
 		add(proberPart, prober.Memory)
 	}
+	if keepsRules(c) || dialsDatagrams(c) {
+		add(wardenPart, warden.Memory)
+	}
 	return b
 }
 
@@ -105,15 +109,18 @@ func roomOf(allowed memoryLimit) int64 { return allowed.bytes / 10 * 9 }
 // apart returns the bytes of processes other than this one.
 func (b *Budget) apart() (sum int64) {
 	for _, p := range b.parts {
-		if p.name == proberPart {
+		if p.name == proberPart || p.name == wardenPart {
 			sum += p.bytes
 		}
 	}
 	return sum
 }
 
-// proberPart is the name of the part of the process that probes.
-const proberPart = "process that probes"
+// Names of the parts of other processes.
+const (
+	proberPart = "process that probes"
+	wardenPart = "process that keeps rights"
+)
 
 // String returns the sum and its parts in one line.
 func (b *Budget) String() string {

@@ -50,7 +50,7 @@ func (s *Site) newHooked(c *config.Config) (h *hooked, err error) {
 		},
 		Attach: func(listen4, listen6 uint16) (intercept.Hooks, error) {
 			h.hooks, err = bpf.Attach(bpf.Config{
-				Cgroup: h.job, Proxy: h.group.Proxy(), Networks: r.Networks, Tunnels: r.Tunnels,
+				Cgroup: h.job, Proxy: h.group.Proxy(), Own: h.group.Proxy(), Networks: r.Networks, Tunnels: r.Tunnels,
 				First: r.Ports.First, Last: r.Ports.Last, Listen4: listen4, Listen6: listen6,
 				Mark: intercept.Mark, Timeout: intercept.Timeout, Refuse: r.Refuse, Hold: r.Hold,
 			})

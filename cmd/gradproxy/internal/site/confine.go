@@ -30,7 +30,7 @@ func (s *Site) Confine(exec bool) {
 func (s *Site) needs(exec bool) confine.Needs {
 	c := s.started
 	n := confine.Needs{
-		Capabilities: capabilities(c, exec), Files: []string{c.File}, Congestion: congestion(c), Ports: ports(c),
+		Capabilities: capabilities(c, exec), Files: []string{c.File}, Ports: ports(c),
 	}
 	if !c.Tunnel.Insecure {
 		n.Files = append(n.Files, c.Tunnel.Cert, c.Tunnel.Key, c.Tunnel.CA)
@@ -43,6 +43,7 @@ func (s *Site) needs(exec bool) confine.Needs {
 	}
 	if h, ok := s.redirect.(*hooked); ok {
 		n.Maps = true
+		n.TryMaps = func() error { _, err := h.hooks.Total(); return err }
 		n.Write = append(n.Write, filepath.Dir(filepath.Dir(h.group.Proxy()))) // this process leaves its cgroup at the end, and removes it
 	}
 	if path, ok := strings.CutPrefix(c.Admin, "unix:"); ok {
@@ -54,16 +55,11 @@ func (s *Site) needs(exec bool) confine.Needs {
 	return n
 }
 
-// capabilities returns the ones that the process needs after its start.
+// capabilities returns the ones that the process needs after its start, beside the ones of the process that keeps rights.
 func capabilities(c *config.Config, exec bool) []confine.Capability {
 	var need []confine.Capability
-	switch c.Intercept.Mode {
-	case config.ModeRedirect: // rules are refreshed, sockets marked
-		need = append(need, confine.NetAdmin)
-	case config.ModeTProxy: // sockets have clients' addresses and ports
-		need = append(need, confine.NetAdmin, confine.NetBindService)
-	case config.ModeCgroup: // sockets are marked; some kernels want CAP_BPF for maps that are there
-		need = append(need, confine.NetAdmin, confine.BPF)
+	if c.Intercept.Mode == config.ModeTProxy { // sockets have clients' ports
+		need = append(need, confine.NetBindService)
 	}
 	if exec { // the command, or a child of it, may be another user's
 		need = append(need, confine.Kill)

@@ -60,14 +60,34 @@ func TestCapabilitiesOfModes(t *testing.T) {
 		want []confine.Capability
 	}{
 		{config.ModeOff, false, nil},
-		{config.ModeRedirect, false, []confine.Capability{confine.NetAdmin}},
-		{config.ModeTProxy, false, []confine.Capability{confine.NetBindService, confine.NetAdmin}},
-		{config.ModeCgroup, false, []confine.Capability{confine.NetAdmin, confine.BPF}},
-		{config.ModeCgroup, true, []confine.Capability{confine.Kill, confine.NetAdmin, confine.BPF}},
+		{config.ModeRedirect, false, nil},
+		{config.ModeTProxy, false, []confine.Capability{confine.NetBindService}},
+		{config.ModeCgroup, false, nil},
+		{config.ModeCgroup, true, []confine.Capability{confine.Kill}},
 	} {
 		c := &config.Config{Intercept: config.Intercept{Mode: x.mode}, Policy: []config.Rule{{}}}
 		if got := (&Site{started: c}).needs(x.exec).Capabilities; !slices.Equal(got, x.want) {
 			t.Errorf("mode %v, exec %v: %v, want %v", x.mode, x.exec, got, x.want)
+		}
+	}
+}
+
+// A site of mode cgroup that dials carriers over datagrams has a process that gives their sockets larger buffers. Others need none for that.
+func TestDialsDatagrams(t *testing.T) {
+	dials := []config.Peer{{Name: "rome"}, {Name: "tokyo", Dial: "tokyo.example:7443"}}
+	for _, x := range []struct {
+		mode    config.Mode
+		carrier string
+		peers   []config.Peer
+		want    bool
+	}{
+		{config.ModeCgroup, tunnel.CarrierAuto, dials, true}, {config.ModeCgroup, tunnel.CarrierDTLS, dials, true}, {config.ModeCgroup, tunnel.CarrierTLS, dials, false},
+		{config.ModeCgroup, tunnel.CarrierAuto, dials[:1], false}, {config.ModeOff, tunnel.CarrierAuto, dials, false},
+	} {
+		c := &config.Config{Intercept: config.Intercept{Mode: x.mode}, Peers: x.peers}
+		c.Tunnel.Carrier = x.carrier
+		if got := dialsDatagrams(c); got != x.want {
+			t.Errorf("mode %v, carrier %s, %d peers: %v", x.mode, x.carrier, len(x.peers), got)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // exporter returns the sender of metrics to a receiver of OTLP. Its connections are the proxy's own, which the rules leave alone, and it asks no proxy of the
 // environment.
 func (s *Site) exporter(endpoint string) *otlp.Exporter {
-	dialer := net.Dialer{Control: control(s.started)}
+	dialer := net.Dialer{Control: s.control(s.started)}
 	return &otlp.Exporter{
 		Endpoint: endpoint, Site: s.started.Site, Version: s.version, Gatherer: s.registry, Log: s.log,
 		Client: &http.Client{

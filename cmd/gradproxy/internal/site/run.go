@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/gradproxy/gradproxy/proxy/history"
@@ -129,12 +130,18 @@ func (s *Site) saveRecords() {
 
 // afterDeath tells the fate of connections that are made after the end of this proxy.
 func (s *Site) afterDeath() string {
-	switch {
-	case s.redirect == nil:
+	if s.redirect == nil {
 		return "are not taken"
-	case s.started.Intercept.Hold:
+	}
+	return fate(&s.started.Intercept)
+}
+
+// fate tells what becomes of new connections without the proxy that takes them.
+func fate(c *config.Intercept) string {
+	switch {
+	case c.Hold:
 		return fmt.Sprintf("wait for its restart, and are refused after %v", intercept.HoldFor)
-	case s.started.Intercept.Refuse:
+	case c.Refuse:
 		return "are refused"
 	}
 	return "go directly to their servers, in the clear"

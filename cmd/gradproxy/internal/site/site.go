@@ -19,6 +19,7 @@ import (
 	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/warden"
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/parser"
 	parsers "github.com/gradproxy/gradproxy/parser/all"
@@ -52,6 +53,8 @@ type Site struct {
 	observed  *observer     // for the page
 	saved     []*savedFile  // records that outlive the process
 	probed    *probed       // nil: no process is probed
+
+	warden *warden.Client // nil: no process keeps rights
 
 	upgrades *handover.Listener // nil: no process can take over
 	handing  sync.Mutex         // held while everything is being handed over; guards the fields below
@@ -131,6 +134,9 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 	s.counts = newCounts(s.registry, s.version)
 	s.counts.expect(c.Peers)
 	s.probe(c)
+	if err := s.keepOptions(c); err != nil {
+		return err
+	}
 	if err := s.intercept(c); err != nil {
 		return err
 	}
@@ -201,7 +207,7 @@ func (s *Site) newProxy(c *config.Config, settings proxy.Settings) (*proxy.Proxy
 	s.observed = newObserver(s, s.metrics)
 	return proxy.New(proxy.Config{
 		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, View: s.view, Protocols: parsers.Protocols(), Settings: settings,
-		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: s.metrics, Control: control(c),
+		AsClient: s.asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: s.metrics, Control: s.control(c),
 	})
 }
 
@@ -259,7 +265,11 @@ func (s *Site) intercept(c *config.Config) error {
 		s.registry.MustRegister(h)
 		return nil
 	}
-	r, err := intercept.NewRedirect(s.redirectConfig(c))
+	redirect := s.redirectConfig(c)
+	if warden.Available {
+		redirect.Enforce = func(p intercept.Plan) (intercept.Enforcer, error) { return s.keep(c, &p) }
+	}
+	r, err := intercept.NewRedirect(redirect)
 	if err != nil {
 		return err
 	}
@@ -345,25 +355,8 @@ func tunnelAddrs(c *config.Config) []netip.AddrPort {
 	return all
 }
 
-// control returns a function that marks the proxy's own sockets, so that the rules spare them; nil where there are no
-// rules.
-func control(c *config.Config) func(network, address string, conn syscall.RawConn) error {
-	if c.Intercept.Mode == config.ModeOff {
-		return nil
-	}
-	return intercept.Control
-}
-
-// asClient returns a function that gives a socket a client's address; nil where servers see this host's.
-func asClient(c *config.Config) func(network, address string, conn syscall.RawConn) error {
-	if c.Intercept.Mode != config.ModeTProxy {
-		return nil
-	}
-	return intercept.TransparentControl
-}
-
 func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
-	dialer := &net.Dialer{Control: control(c)}
+	dialer := &net.Dialer{Control: s.control(c)}
 	dialer.SetMultipathTCP(false)
 	t := c.Tunnel
 	a := &admission{places: s.places, log: s.log}
@@ -373,7 +366,7 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 			a.admit(peer, opening, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
 		Resume: t.Resume, Carrier: t.Carrier, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), HalfOpen: s.limits.halfOpen, Congestion: t.Congestion, Pad: int(t.Pad),
-		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
+		Insecure: t.Insecure, Options: s.options(), Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
 	}
 }
 
@@ -516,6 +509,9 @@ func (s *Site) release(leave bool) error {
 		if l != nil {
 			errs = append(errs, l.Close())
 		}
+	}
+	if s.warden != nil {
+		errs = append(errs, s.warden.Close())
 	}
 	if s.probed != nil { // after the rules, which must not stay while a process that is stopped is waited for
 		errs = append(errs, s.probed.Close())

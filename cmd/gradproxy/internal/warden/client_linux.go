@@ -1,0 +1,258 @@
+//go:build amd64 || arm64
+
+package warden
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/apart"
+	"github.com/gradproxy/gradproxy/proxy/intercept"
+)
+
+// How long the warden may take for an answer: sockets are a matter of microseconds, a refresh of the rules of milliseconds, and many networks of seconds.
+const (
+	socketWithin  = 2 * time.Second
+	refreshWithin = 5 * time.Second
+	updateWithin  = time.Minute
+)
+
+// A Client asks a warden. Methods are safe for concurrent use.
+type Client struct {
+	process *apart.Process
+	rules   line
+	sockets line
+	duty    Duty
+	now     func() time.Time
+
+	mu        sync.Mutex // guards the fields below
+	closing   bool
+	ended     error     // why the warden answers no more; nil: it does
+	refreshed time.Time // when the rules were last known to be in force
+}
+
+// A line is this end of a socket pair. One request is asked at a time.
+type line struct {
+	conn  *net.UnixConn
+	dials bool // wait for the answers
+
+	mu     sync.Mutex // held while a request waits
+	number uint32     // of the last one
+	answer [4 + maxWords + 1]byte
+}
+
+// Available says that this system has wardens.
+const Available = true
+
+// Start starts a warden with the rights that this process has now, and has it begin its duty. lost is called once if the warden ends before Close, with the reason.
+func Start(d Duty, log *slog.Logger, lost func(error)) (*Client, error) {
+	process, err := apart.Start(apart.Part{Name: programName, Pairs: pairs, Memory: Memory, Says: "the process that keeps rights says"}, log)
+	if err != nil {
+		return nil, fmt.Errorf("warden: %w", err)
+	}
+	c := &Client{process: process, duty: d, now: time.Now, rules: line{conn: process.Conns[rulesPair]}, sockets: line{conn: process.Conns[socketsPair], dials: true}}
+	process.Watch(func(err error) { c.await(err, lost) })
+	if err := c.begin(d); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Client) begin(d Duty) error {
+	if d.Plan != nil && len(d.Plan.Networks)+len(d.Plan.Tunnels) > maxPlaces {
+		return errMany
+	}
+	body, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("warden: %w", err)
+	}
+	c.note()
+	return c.ask(&c.rules, opBegin, body, -1, updateWithin)
+}
+
+// await notes the end of the warden, and calls lost unless Close has been called.
+func (c *Client) await(err error, lost func(error)) {
+	c.mu.Lock()
+	closing := c.closing
+	c.mu.Unlock()
+	if !closing {
+		lost(c.giveUp(fmt.Errorf("the process that keeps rights has ended: %w", err)))
+	}
+}
+
+// giveUp notes why the warden answers no more, and returns the first reason.
+func (c *Client) giveUp(reason error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended == nil {
+		c.ended = reason
+		c.process.Close()
+	}
+	return c.ended
+}
+
+// Pid returns the number of the warden's process.
+func (c *Client) Pid() int { return c.process.Pid() }
+
+// Refresh implements intercept.Enforcer.
+func (c *Client) Refresh() error {
+	err := c.ask(&c.rules, opRefresh, nil, -1, refreshWithin)
+	if err == nil {
+		c.note()
+	}
+	return err
+}
+
+// note notes that the rules are in force now.
+func (c *Client) note() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refreshed = c.now()
+}
+
+// Update implements intercept.Enforcer.
+func (c *Client) Update(networks []netip.Prefix, tunnels []netip.AddrPort) error {
+	body, err := encodeUpdate(networks, tunnels)
+	if err != nil {
+		return err
+	}
+	return c.ask(&c.rules, opUpdate, body, -1, updateWithin)
+}
+
+// Expire implements intercept.Enforcer.
+func (c *Client) Expire() error { return c.ask(&c.rules, opExpire, nil, -1, refreshWithin) }
+
+// Remove implements intercept.Enforcer.
+func (c *Client) Remove() error {
+	if err := c.ask(&c.rules, opRemove, nil, -1, refreshWithin); err != nil {
+		return fmt.Errorf("the rules stay until the next start (nft delete table inet %s removes them): %w", c.duty.Plan.Table, err)
+	}
+	return nil
+}
+
+// Mark marks a TCP socket as the proxy's own: it is a net.Dialer's Control. Without a warden sockets have no mark: then there is an error while the rules may still be in force, by which a
+// connection could come back to the proxy, and none later.
+func (c *Client) Mark(network, _ string, conn syscall.RawConn) error {
+	if !strings.HasPrefix(network, "tcp") {
+		return nil // the rules are for TCP
+	}
+	err := c.dress(opMark, conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil && c.now().After(c.refreshed.Add(intercept.Timeout)) {
+		return nil
+	}
+	return err
+}
+
+// MarkClient marks a socket, and lets it have another host's address: it is a net.Dialer's Control.
+func (c *Client) MarkClient(_, _ string, conn syscall.RawConn) error { return c.dress(opClient, conn) }
+
+func (c *Client) dress(o op, conn syscall.RawConn) (err error) {
+	if closed := conn.Control(func(fd uintptr) { err = c.ask(&c.sockets, o, nil, int(fd), socketWithin) }); closed != nil {
+		return closed
+	}
+	return err
+}
+
+// Congestion gives a TCP socket the congestion control of the duty; without one the answer is EPERM, the kernel's to this process.
+func (c *Client) Congestion(fd int) error {
+	if c.duty.Congestion == "" {
+		return syscall.EPERM
+	}
+	return c.ask(&c.sockets, opCongestion, nil, fd, socketWithin)
+}
+
+// Buffers gives a UDP socket buffers as large as carriers want them.
+func (c *Client) Buffers(fd int) error { return c.ask(&c.sockets, opBuffers, nil, fd, socketWithin) }
+
+// errLate is the error of a request without an answer in time. It may still be carried out.
+var errLate = errors.New("the process that keeps rights does not answer in time")
+
+// ask asks the warden for something, with the descriptor of a socket unless fd is -1.
+func (c *Client) ask(l *line, o op, body []byte, fd int, within time.Duration) error {
+	c.mu.Lock()
+	ended := c.ended
+	c.mu.Unlock()
+	if ended != nil {
+		return ended
+	}
+	words, err := l.ask(o, body, fd, within)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errLate
+	case err != nil:
+		return c.giveUp(fmt.Errorf("the process that keeps rights does not answer: %w", err))
+	case words != "":
+		return errors.New(words)
+	}
+	return nil
+}
+
+// ask returns the words of the answer.
+func (l *line) ask(o op, body []byte, fd int, within time.Duration) (words string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	l.number++
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	if _, _, err := l.conn.WriteMsgUnix(append(head(l.number, o), body...), rights, nil); err != nil {
+		return "", err
+	}
+	for {
+		if l.dials {
+			l.await(within)
+		}
+		n, err := l.conn.Read(l.answer[:])
+		switch {
+		case err != nil:
+			return "", err
+		case n < 4 || n == len(l.answer):
+			return "", errForm
+		case binary.BigEndian.Uint32(l.answer[:]) == l.number: // others came too late
+			return string(l.answer[4:n]), nil
+		}
+	}
+}
+
+// await waits in the kernel until a datagram has come or the warden has ended, for at most within. A thread that waits there is awake sooner than a goroutine that waits for Go's poller: an
+// answer takes less than half of the time. Close waits for it.
+func (l *line) await(within time.Duration) {
+	raw, err := l.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(within.Milliseconds())) // the read behind it waits for the rest
+	})
+}
+
+// errClosed is the reason of Close.
+var errClosed = errors.New("warden: closed")
+
+// Close ends the warden, which leaves the rules as they are, and waits for that.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	_ = c.giveUp(errClosed)
+	c.process.Await()
+	return nil
+}
