@@ -52,9 +52,7 @@ func (e *Endpoint) welcome(raw net.Conn) {
 	}
 	p, err := e.attend(raw, half, limit)
 	if err == nil {
-		source := sourceOf(raw.RemoteAddr())
-		e.halfOpen.prove(source, p.id) // whichever carrier the peer takes next
-		e.halfOpenDatagrams.prove(source, p.id)
+		e.prove(sourceOf(raw.RemoteAddr()), p.id)
 		return
 	}
 	raw.Close()

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -69,6 +70,9 @@ func TestResidualsSurviveARestart(t *testing.T) {
 
 			paris.end()
 			paris.wait(t)
+			if text, err := os.ReadFile(filepath.Join(l.dir, "kept", "paris.sources")); state != "" && (err != nil || !bytes.Contains(text, []byte(`"127.0.0.1"`))) {
+				t.Errorf("the addresses from which peers have come: %q, %v", text, err)
+			}
 			l.run(l.load(0, beside))
 			must(t, w.Reconnect(j.ctx))
 

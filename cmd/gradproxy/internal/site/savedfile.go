@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // saveRecordEvery is how often a record is saved: a crash loses so much of it.
@@ -90,3 +92,9 @@ func (s *savedFile) save() {
 	}
 	s.failed = err != nil
 }
+
+// sources is the record of the addresses from which peers have come.
+type sources struct{ *tunnel.Endpoint }
+
+func (s sources) Save(w io.Writer) error                   { return s.SaveSources(w) }
+func (s sources) Load(from io.Reader, now time.Time) error { return s.LoadSources(from, now) }

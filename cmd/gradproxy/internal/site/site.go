@@ -161,6 +161,9 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 	if err != nil {
 		return err
 	}
+	if s.residuals != nil {
+		s.saved = append(s.saved, newSavedFile(sources{s.tunnel}, "addresses from which peers have come", c.State.Dir, c.Site+".sources", stateKey(c), s.log))
+	}
 	s.money.setPrices(c.Peers, nil)
 	s.registry.MustRegister(&tunnelCollector{s.tunnel, s.money}, s.observed, s.budgets)
 	return nil
