@@ -22,9 +22,11 @@ type checked struct {
 	Live     []livePeer      `json:"live,omitempty"`                  // with --live
 	Rules    string          `json:"rules,omitempty"`                 // with --rules, in the language of nft
 	Memory   int64           `json:"memory_bytes"`                    // that all budgets add up to; 0: there are errors
+	Conns    int             `json:"connections"`                     // that there may be at once, by the limits of descriptors and memory here
+	Whole    int64           `json:"connections_memory_bytes"`        // Memory, with so many connections
 	More     int64           `json:"datagram_memory_bytes,omitempty"` // beside Memory, which carriers over datagrams take where it is there
 
-	summary string // two or three lines, if it is good
+	summary string // three or four lines, if it is good
 }
 
 // A checkedTogether is the output of check --json for several files. Its names are stable.
@@ -108,6 +110,8 @@ func checkFile(file string, rules, noFiles bool) (*checked, *config.Config) {
 		r.Memory = budget.Sum()
 		r.summary = fmt.Sprintf("%s: ok: site %s, %s, %s, %s, %s\n%[1]s: memory: %[7]v", file, cfg.Site,
 			number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"), budget)
+		r.Conns, r.Whole = site.Connections(cfg)
+		r.summary += fmt.Sprintf("\n%s: memory with all %d connections that the limits here allow: at most %dMiB", file, r.Conns, r.Whole>>20)
 		if r.More = site.OfDatagrams(cfg); r.More > 0 {
 			r.summary += fmt.Sprintf("\n%s: memory for carriers over datagrams as well: %dMiB more, taken only where it is there", file, r.More>>20)
 		}

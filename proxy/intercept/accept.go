@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -17,10 +18,60 @@ const (
 
 // Places bound how many connections are open at once, over all listeners that share them. Intercepted connections without a
 // place wait in the listeners' backlogs; each listener takes a place of its own to wait for the next. The zero Places never end.
-type Places struct{ tickets chan struct{} }
+type Places struct {
+	tickets  chan struct{}
+	withheld *withheld
+}
+
+// withheld are the places that nobody may have.
+type withheld struct {
+	mu     sync.Mutex
+	n      int  // that are withheld
+	want   int  // that are to be
+	taking bool // a goroutine waits for places that connections leave
+}
 
 // NewPlaces returns n Places, at least one.
-func NewPlaces(n int) Places { return Places{make(chan struct{}, max(n, 1))} }
+func NewPlaces(n int) Places { return Places{make(chan struct{}, max(n, 1)), &withheld{}} }
+
+// Bound lets at most n connections be open at once from now on, at least one, and no more than there are Places. Of the open ones none ends: where there are more,
+// the next ones wait until enough have left.
+func (p Places) Bound(n int) {
+	w := p.withheld
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.want = cap(p.tickets) - min(max(n, 1), cap(p.tickets))
+	for ; w.n > w.want; w.n-- {
+		<-p.tickets
+	}
+	for w.n < w.want && !w.taking && p.TryEnter() {
+		w.n++
+	}
+	if w.n < w.want && !w.taking {
+		w.taking = true
+		go p.withhold()
+	}
+}
+
+// withhold takes places until as many are withheld as are to be.
+func (p Places) withhold() {
+	w := p.withheld
+	for {
+		p.tickets <- struct{}{}
+		w.mu.Lock()
+		switch w.n++; {
+		case w.n > w.want: // more may be open again
+			<-p.tickets
+			w.n--
+			fallthrough
+		case w.n == w.want:
+			w.taking = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+	}
+}
 
 // Enter waits for a place and reports false if ctx ends first. Leave gives it back.
 func (p Places) Enter(ctx context.Context) bool {

@@ -168,3 +168,49 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+// A lower bound ends no connection: the next ones wait until enough have left. A higher one lets them in at once, up to the Places that there are.
+func TestPlacesAreBoundAnew(t *testing.T) {
+	p := NewPlaces(4)
+	enter := func(want int) {
+		t.Helper()
+		n := 0
+		for p.TryEnter() {
+			n++
+		}
+		if n != want {
+			t.Fatalf("%d entered, want %d", n, want)
+		}
+	}
+	settle := func() {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			p.withheld.mu.Lock()
+			over := !p.withheld.taking
+			p.withheld.mu.Unlock()
+			if over {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("places are still being withheld")
+			}
+		}
+	}
+	p.Bound(3)
+	enter(3)
+	p.Bound(1)
+	p.Leave()
+	p.Leave() // two of the three leave: one is still open
+	settle()
+	enter(0)
+	p.Bound(2)
+	enter(1)
+	p.Bound(9)
+	enter(2)
+	p.Bound(0) // one, and four are open
+	p.Bound(4)
+	p.Leave()
+	settle()
+	p.Bound(4)
+	enter(1)
+}

@@ -69,7 +69,8 @@ func (c *Config) Identify(now time.Time) Problems {
 		} else if leaf != nil && now.After(leaf.NotBefore) && now.Before(leaf.NotAfter) {
 			_, chain := certificates(c.Tunnel.Cert)
 			if err := vouches(roots, leaf, chain, now); err != nil {
-				say(true, "ca", "%s does not vouch for %s (%v): a peer with the same file refuses this site; use the files that one gradproxy cert made", c.Tunnel.CA, c.Tunnel.Cert, err)
+				say(false, "ca", "%s does not vouch for %s (%v): a peer with the same file refuses this site; use the files that one gradproxy cert made, or add this site's authority to that file,"+
+					" where peers have another", c.Tunnel.CA, c.Tunnel.Cert, err)
 			}
 		}
 	}

@@ -73,6 +73,8 @@ func TestIdentifyFindsWhatIsWrong(t *testing.T) {
 			got := strings.ReplaceAll(problems.Error(), dir, "DIR")
 			if want := "DIR/paris.yaml:2: " + x.want; len(problems) != 1 || !strings.HasPrefix(got, want) {
 				t.Errorf(" got %s\nwant %s", got, want)
+			} else if warns := name == "wrong site" || name == "no id" || name == "soon" || name == "open key"; problems[0].Warning != warns {
+				t.Errorf("a warning: %v, want %v: no tunnel comes up with what is an error", problems[0].Warning, warns)
 			}
 		})
 	}

@@ -34,7 +34,7 @@ type part struct {
 const (
 	programMemory = 64 << 20 // code, goroutines, logs and pages
 	protocolFacts = 64 << 20 // facts of parsers on all jobs together
-	jobFacts      = 20 << 20 // and of each configured job
+	jobFacts      = 20 << 20 // and of each configured job, as this site and each peer tell it
 	coreMemory    = 64 << 20 // of the codec that a core is at: the largest block, as it is and encoded, and its residual
 	connections   = 1024     // that are counted, with the bytes that each may hold beside memory
 	// oneConnection is the memory of each further connection: the bytes that it may hold beside memory, and 32 KiB for its goroutines and its stream, of which 28 KiB were measured.
@@ -72,7 +72,7 @@ func BudgetOf(c *config.Config) *Budget {
 		add("shadow", proxy.ShadowMemory)
 	}
 	add("codecs", int64(runtime.GOMAXPROCS(0))*coreMemory)
-	add("protocols", protocolFacts+jobFacts*int64(len(c.Jobs)))
+	add("protocols", protocolFacts+jobFacts*int64(len(c.Jobs))*int64(1+len(c.Peers)))
 	add(fmt.Sprintf("%d connections", connections), connections*2*proxy.SpareMemory)
 	add("table of tensors", proxy.TableMemory(c.State.Memory))
 	add("history", history.Memory+tensorHistoryMemory)
@@ -102,6 +102,9 @@ func (b *Budget) places(allowed memoryLimit) int {
 	}
 	return connections + int(max(roomOf(allowed)-b.Sum(), 0)/oneConnection)
 }
+
+// with returns the bytes of all parts with n connections.
+func (b *Budget) with(n int) int64 { return b.Sum() + int64(max(n-connections, 0))*oneConnection }
 
 // roomOf returns the memory for budgets. The rest is the kernel's, for sockets.
 func roomOf(allowed memoryLimit) int64 { return allowed.bytes / 10 * 9 }
@@ -187,12 +190,17 @@ func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.
 	return &fitted, nil
 }
 
+// grownBudget returns the memory of the peers and jobs of c, with the sizes and the carrier of started.
+func grownBudget(started, c *config.Config) *Budget {
+	with := *c
+	with.Memory, with.References, with.State.Memory, with.Tunnel = started.Memory, started.References, started.State.Memory, started.Tunnel
+	return BudgetOf(&with)
+}
+
 // grown compares the memory of the peers and jobs of c, with the sizes and the carrier of started, with the memory that this process may have. More than
 // a cgroup allows is an error, as at the start.
 func grown(started, c *config.Config, allowed memoryLimit, log *slog.Logger) error {
-	with := *c
-	with.Memory, with.References, with.State.Memory, with.Tunnel = started.Memory, started.References, started.State.Memory, started.Tunnel
-	b := BudgetOf(&with)
+	b := grownBudget(started, c)
 	switch sum := b.Sum(); {
 	case sum <= allowed.bytes/10*9 || sum <= BudgetOf(started).Sum():
 		return nil

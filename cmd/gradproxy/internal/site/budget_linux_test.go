@@ -146,6 +146,35 @@ func TestReloadBeyondTheCgroup(t *testing.T) {
 	}
 }
 
+// A reload with more peers leaves room for fewer connections, and one with fewer peers for more again.
+func TestReloadBoundsPlacesAnew(t *testing.T) {
+	l := newLab(t)
+	c := l.load(1, "")
+	r := l.run(c)
+	few, many := *c, *c
+	few.Peers = c.Peers[:1]
+	room := func(c *config.Config) int64 { return grownBudget(r.fitted, c).Sum() }
+	if len(c.Peers) < 2 || room(&many) <= room(&few) {
+		t.Fatal("the test shows nothing")
+	}
+	r.allowed = memoryLimit{(room(&many) + 100*oneConnection) / 9 * 10, "/sys/fs/cgroup/memory.max"}
+	for _, x := range []*config.Config{&many, &few, &many} {
+		if err := r.Reload(x); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for r.places.TryEnter() {
+			n++
+		}
+		for range n {
+			r.places.Leave()
+		}
+		if want := min(r.maxPlaces, grownBudget(r.fitted, x).places(r.allowed)); n < want-8 || n > want { // listeners hold one each
+			t.Errorf("with %d peers %d connections may be open, want %d", len(x.Peers), n, want)
+		}
+	}
+}
+
 // Sizes that fit are not touched; and a limit of the garbage collector that the user has set stays.
 func TestBudgetsThatFit(t *testing.T) {
 	keepLimit(t)
@@ -227,8 +256,12 @@ func TestPlacesFitTheCgroup(t *testing.T) {
 		}
 		var log bytes.Buffer
 		s := &Site{fitted: fitted, allowed: allowed}
-		places, sum := s.shares(slog.New(slog.NewTextHandler(&log, nil))).places, BudgetOf(fitted).Sum()
-		if total := sum + int64(max(places-connections, 0))*oneConnection; total > limit/10*9 {
+		s.divide(slog.New(slog.NewTextHandler(&log, nil)))
+		places, sum := 0, BudgetOf(fitted).Sum()
+		for s.places.TryEnter() {
+			places++
+		}
+		if total := sum + int64(max(places-connections, 0))*oneConnection; total > limit/10*9 || total != BudgetOf(fitted).with(places) || places != s.limits.places {
 			t.Errorf("in %s: %d places, which makes %s with all connections", mebibytes(limit), places, mebibytes(total))
 		}
 		if said := strings.Contains(log.String(), "the memory limit bounds the connections"); said != (places < free) {

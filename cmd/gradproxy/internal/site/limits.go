@@ -3,7 +3,9 @@ package site
 import (
 	"log/slog"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
 const (
@@ -27,9 +29,26 @@ func divide(descriptors int) (s shares) {
 	return s
 }
 
-// shares divides the descriptors of this process, with no more places than the memory that it may have has room for. It needs fitted.
+// Connections returns how many connections a site with the configuration c may have where this process runs, by its limit of descriptors and of memory, and
+// the bytes that the site takes at most with all of them.
+func Connections(c *config.Config) (n int, bytes int64) {
+	b := BudgetOf(c)
+	n = min(limits(slog.New(slog.DiscardHandler)).places, b.places(memoryAllowed()))
+	return n, b.with(n)
+}
+
+// divide sets the limits, maxPlaces and places. It needs fitted.
+func (s *Site) divide(log *slog.Logger) {
+	s.limits = s.shares(log)
+	s.places = intercept.NewPlaces(s.maxPlaces)
+	s.places.Bound(s.limits.places)
+}
+
+// shares divides the descriptors of this process, with no more places than the memory that it may have has room for. It needs fitted,
+// and sets maxPlaces.
 func (s *Site) shares(log *slog.Logger) shares {
 	all, fit := limits(log), BudgetOf(s.fitted).places(s.allowed)
+	s.maxPlaces = all.places
 	if fit < all.places {
 		log.Info("the memory limit bounds the connections, not the limit of descriptors: raise it for more", "of", s.allowed.cgroup,
 			"limit", mebibytes(s.allowed.bytes), "connections", fit)

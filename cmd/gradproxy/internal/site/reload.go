@@ -40,6 +40,7 @@ func (s *Site) Reload(c *config.Config) error {
 		return err
 	}
 	hold()
+	s.places.Bound(min(s.maxPlaces, grownBudget(s.fitted, c).places(s.allowed)))
 	s.counts.expect(c.Peers)
 	s.money.setPrices(c.Peers, s.tunnel.Stats())
 	s.config.Store(c)

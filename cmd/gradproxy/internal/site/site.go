@@ -32,15 +32,16 @@ import (
 
 // A Site is one site's proxy.
 type Site struct {
-	log      *slog.Logger
-	version  string
-	registry *prometheus.Registry
-	counts   *counts
-	metrics  *proxy.Metrics
-	money    *ledger
-	budgets  *allowances
-	limits   shares
-	places   intercept.Places // of the descriptors for connections
+	log       *slog.Logger
+	version   string
+	registry  *prometheus.Registry
+	counts    *counts
+	metrics   *proxy.Metrics
+	money     *ledger
+	budgets   *allowances
+	limits    shares
+	maxPlaces int              // places that the descriptors have room for
+	places    intercept.Places // of the descriptors for connections
 
 	proxy     *proxy.Proxy
 	tunnel    *tunnel.Endpoint
@@ -125,8 +126,7 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 		return err
 	}
 	hold()
-	s.limits = s.shares(s.log)
-	s.places = intercept.NewPlaces(s.limits.places)
+	s.divide(s.log)
 	if err := s.listen(c, parcel); err != nil {
 		return err
 	}
