@@ -97,6 +97,9 @@ func (s *Site) start(ctx, cut, parts, visible context.Context, part func(serve f
 	}
 	part(func() error { s.budgets.run(parts); return nil })
 	s.noteFamilies(s.config.Load())
+	if s.redirect != nil {
+		part(func() error { s.watchAside(parts); return nil })
+	}
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 }
 
