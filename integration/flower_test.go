@@ -63,7 +63,7 @@ func TestFlowerWithLoss(t *testing.T) {
 		share float64 // of the bytes that weights take without loss, at most
 		wire  float64
 	}
-	runs := []*run{{codec: "lossless"}, {codec: "int8", share: 0.6}, {codec: "int4", share: 0.5}}
+	runs := []*run{{codec: "lossless"}, {codec: "int8", share: 0.5}, {codec: "int4", share: 0.35}}
 	var direct leg
 	t.Run("legs", func(t *testing.T) {
 		t.Run("direct", func(t *testing.T) {
