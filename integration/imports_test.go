@@ -69,7 +69,7 @@ var layers = []layer{
 	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},
 	{"proxy/residual", []string{"parser/lru", "tensor", "codecs/feedback", "proxy/internal/rank"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
-	{"proxy/tunnel", []string{"proxy/internal/rank", "proxy/tunnel/datagram", "proxy/tunnel/udp"}},
+	{"proxy/tunnel", []string{"proxy/internal/allowance", "proxy/internal/rank", "proxy/tunnel/datagram", "proxy/tunnel/udp"}},
 	{"proxy/tunnel/datagram", nil}, // packets, times and numbers only
 	{"proxy/tunnel/udp", []string{"proxy/internal/rank"}},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
@@ -79,7 +79,7 @@ var layers = []layer{
 	{"proxy/inquiry", []string{"proxy/path", "proxy/frame", "proxy/tunnel"}},
 	{"proxy/trials", []string{"tensor", "parser", "codecs", "proxy/policy", "proxy/estimate", "proxy/shadow", "proxy/tensors"}},
 	{"proxy/estimate", []string{"tensor", "parser", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/path/send", "proxy/cache", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
-	{"proxy/quota", []string{"tensor", "parser", "proxy/memory"}},
+	{"proxy/quota", []string{"tensor", "parser", "proxy/internal/allowance", "proxy/internal/wait", "proxy/memory"}},
 	{"proxy/handover", []string{"proxy/path", "proxy/app", "proxy/frame", "proxy/internal/rank", "proxy/internal/wait", "proxy/tunnel"}},
 	{"proxy/path/pathtest", []string{"tensor", "parser", "codecs/...", "proxy/path", "proxy/policy", "proxy/internal/pipe", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path", []string{"tensor", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/internal/rank", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},

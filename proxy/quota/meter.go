@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,33 +47,12 @@ type Metrics interface {
 	ParserSpent(peer, of string)
 }
 
-// An allowance of processor time for the parsers of one peer's connections, used by several goroutines.
-type allowance struct {
-	cores int
-	mu    sync.Mutex
-	left  time.Duration // as of then
-	then  time.Duration // on the clock of since
-}
-
-// take takes d, and reports whether there was any.
-func (a *allowance) take(d, now time.Duration) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.left = min(a.left+(now-a.then)*time.Duration(a.cores)/timeShare, timeBurst)
-	a.then = now
-	if a.left <= 0 {
-		return false
-	}
-	a.left -= d
-	return true
-}
-
 // metering holds the parts that the meters of a connection's two parsers share.
 type metering struct {
 	log     *slog.Logger
 	metrics Metrics
 	peer    string
-	time    *allowance
+	time    *account // the peer's
 	memory  *memory.Budget
 	now     func() time.Duration // a clock that only goes forward
 	spent   atomic.Pointer[error]
@@ -147,7 +125,7 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 	}
 	d := m.over
 	m.used, m.over, m.close = m.used+d, 0, timedClosely
-	if !m.time.take(d, m.now()) && m.used > timeFree {
+	if !m.time.spend(d.Seconds(), processStart.Add(m.now())) && m.used > timeFree {
 		return parser.Segment{}, m.end(errTime, "time")
 	}
 	return seg, nil

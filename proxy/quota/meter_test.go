@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/allowance"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
@@ -38,7 +39,9 @@ func meters(q *Quota, b *memory.Budget, clock *time.Duration, own, other parser.
 	return &meter{Parser: own, metering: costs, watch: &stopwatch{worked: now}, share: memory.Share{Peer: &q.parserMemory}}, &meter{Parser: other, metering: costs, watch: &stopwatch{worked: now}, share: memory.Share{Peer: &q.parserMemory}}
 }
 
-func newQuota() *Quota { return &Quota{parserTime: allowance{cores: 2, left: timeBurst}} }
+func newQuota() *Quota {
+	return &Quota{parserTime: account{allowance: allowance.New(2./timeShare, timeBurst.Seconds(), processStart)}}
+}
 
 // feed gives a parser so many pieces of 48 bytes, and returns how many it took.
 func feed(p parser.Parser, pieces int) (took int, err error) {
@@ -151,7 +154,7 @@ func TestQuestionsAreParserTime(t *testing.T) {
 func TestWaitsAreNoParserTime(t *testing.T) {
 	var clock time.Duration
 	q := newQuota()
-	q.parserTime.left, q.parserTime.cores = 0, 0 // it stays so
+	q.parserTime.allowance = allowance.New(1e-9, 0, processStart) // it stays spent
 	m, _ := meters(q, memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock}, slowCalls{}}, &hog{clock: &clock})
 	m.watch.worked, m.now = threadTime, sinceStart
 	long := make([]byte, timedAlways)
@@ -277,7 +280,8 @@ func TestParserMemoryIsBounded(t *testing.T) {
 // The cost of a meter for each call of a parser.
 func BenchmarkMeter(b *testing.B) {
 	m, _ := meters(newQuota(), memory.NewBudget(64<<20), new(time.Duration), parser.Verbatim{}, parser.Verbatim{})
-	m.now, m.watch.worked, m.time.cores = sinceStart, threadTime, 1000 // as if nothing else took time
+	m.now, m.watch.worked = sinceStart, threadTime
+	m.time.allowance = allowance.New(1000, 1000, processStart) // as if nothing else took time
 	piece := make([]byte, 48)
 	for b.Loop() {
 		if _, err := m.Next(piece); err != nil {

@@ -6,17 +6,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/internal/allowance"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
 // A Quota bounds the resources that the connections of one peer use together. Names of peers come from the configuration, which bounds their number.
 type Quota struct {
-	parserTime   allowance
+	parserTime   account // of seconds of the processor
 	parserMemory memory.Share
-	decoding     pace
-	dials        dials
-	share        share // of the processors
-	live         int   // connections, and streams of values; guarded by Quotas.mu
+	decoding     account       // of bytes
+	dials        account       // of repeated dials
+	busy         *atomic.Int64 // peers with connections
+	share        share         // of the processors
+	live         int           // connections, and streams of values; guarded by Quotas.mu
 }
 
 // Quotas are the quotas of all peers.
@@ -55,9 +57,11 @@ func (q *Quotas) Of(peer string) *Quota {
 	defer q.mu.Unlock()
 	x := q.all[peer]
 	if x == nil {
-		x = &Quota{parserTime: allowance{cores: q.cores, left: timeBurst, then: sinceStart()},
-			decoding: pace{rate: float64(q.cores) * decodeRate, left: decodeBurst, then: time.Now(), busy: &q.busy},
-			dials:    dials{left: DialBurst, then: time.Now()}}
+		now, cores := time.Now(), float64(q.cores)
+		x = &Quota{parserTime: account{allowance: allowance.New(cores/timeShare, timeBurst.Seconds(), now)},
+			decoding: account{allowance: allowance.New(cores*decodeRate, decodeBurst, now)},
+			dials:    account{allowance: allowance.New(DialRate, DialBurst, now)},
+			busy:     &q.busy}
 		if q.all == nil {
 			q.all = map[string]*Quota{}
 		}
@@ -82,11 +86,6 @@ func (q *Quotas) Enter(x *Quota) (leave func()) {
 	}
 }
 
-// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed.
-func (x *Quota) Pace(encoded, decoded int, gone <-chan struct{}) {
-	x.decoding.wait(encoded, decoded, gone)
-}
-
 // The bounds of decoding. A few bytes may stand for megabytes: a peer that sends such blocks has this side write as fast as memory
 // allows, and other peers' connections starve. While several peers have connections, the bytes that a peer's bytes decode to, beyond decodeTimes their
 // number, are taken from an allowance of the peer.
@@ -96,54 +95,23 @@ const (
 	decodeBurst = 64 << 20
 )
 
-// A pace is the allowance of one peer's connections.
-type pace struct {
-	rate float64
-	busy *atomic.Int64 // peers with connections
-	mu   sync.Mutex
-	left float64 // as of then
-	then time.Time
-}
-
-// wait waits until encoded bytes of the peer may become decoded bytes, or gone is closed.
-func (p *pace) wait(encoded, decoded int, gone <-chan struct{}) {
-	extra := decoded - decodeTimes*encoded
-	if extra <= 0 || p.busy.Load() < 2 {
-		return
-	}
-	p.mu.Lock()
-	now := time.Now()
-	p.left = min(p.left+p.rate*now.Sub(p.then).Seconds(), decodeBurst) - float64(extra)
-	p.then = now
-	late := time.Duration(-p.left / p.rate * float64(time.Second))
-	p.mu.Unlock()
-	if late <= 0 {
-		return
-	}
-	timer := time.NewTimer(late)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-gone:
+// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed.
+func (x *Quota) Pace(encoded, decoded int, gone <-chan struct{}) {
+	if extra := decoded - decodeTimes*encoded; extra > 0 && x.busy.Load() > 1 {
+		x.decoding.await(extra, gone)
 	}
 }
 
-var processStart = time.Now()
+// The bounds of dials that are repeated for one peer, since their server has refused. Its openings have a rate, and with it the first dial of each; without
+// one for the others, the openings that may wait at once would each have a server dialled every second.
+const (
+	DialRate  = 200 // a second
+	DialBurst = 512 // at once
+)
 
-// sinceStart is a clock that costs little to read.
-func sinceStart() time.Duration { return time.Since(processStart) }
-
-// AwaitDial waits until a server may be dialled once more for the peer, or ctx ends.
+// AwaitDial waits until a server may be dialled once more for the peer, or ctx ends. A dial that is given up takes nothing from the others.
 func (x *Quota) AwaitDial(ctx context.Context) {
-	late := x.dials.take(time.Now())
-	if late <= 0 {
-		return
-	}
-	timer := time.NewTimer(late)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		x.dials.giveBack()
+	if !x.dials.await(1, ctx.Done()) {
+		x.dials.giveBack(1)
 	}
 }

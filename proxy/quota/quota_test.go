@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,7 @@ func TestDecodingIsPaced(t *testing.T) {
 		took := func(x *Quota, blocks, encoded, decoded int) time.Duration {
 			begin := time.Now()
 			for range blocks {
-				x.decoding.wait(encoded, decoded, nil)
+				x.Pace(encoded, decoded, nil)
 			}
 			return time.Since(begin)
 		}
@@ -35,7 +36,7 @@ func TestDecodingIsPaced(t *testing.T) {
 		gone := make(chan struct{})
 		close(gone)
 		begin := time.Now()
-		mallory.decoding.wait(4, 1<<40, gone)
+		mallory.Pace(4, 1<<40, gone)
 		if d := time.Since(begin); d != 0 {
 			t.Errorf("an ended connection waited %v", d)
 		}
@@ -46,6 +47,36 @@ func TestDecodingIsPaced(t *testing.T) {
 		leave()
 		if n := q.busy.Load(); n != 0 {
 			t.Errorf("%d peers have connections, where all have left", n)
+		}
+	})
+}
+
+// Dials that are repeated for a peer go through at once up to a burst, then at a rate, whatever another peer's do. Ones that are given up take
+// nothing from the others.
+func TestRepeatedDialsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := Quotas{cores: 2}
+		mallory, honest := q.Of("mallory"), q.Of("honest")
+		ended, end := context.WithCancel(t.Context())
+		end()
+		took := func(x *Quota, ctx context.Context, dials int) time.Duration {
+			begin := time.Now()
+			for range dials {
+				x.AwaitDial(ctx)
+			}
+			return time.Since(begin)
+		}
+		if d := took(mallory, t.Context(), DialBurst); d != 0 {
+			t.Errorf("the burst took %v", d)
+		}
+		if d := took(mallory, ended, 1000); d != 0 {
+			t.Errorf("dials that were given up took %v", d)
+		}
+		if d, want := took(mallory, t.Context(), DialRate), time.Second; (d - want).Abs() > time.Millisecond {
+			t.Errorf("%d dials after the burst took %v, want %v", DialRate, d, want)
+		}
+		if d := took(honest, t.Context(), DialBurst); d != 0 {
+			t.Errorf("another peer's burst took %v", d)
 		}
 	})
 }

@@ -2,6 +2,8 @@ package tunnel
 
 import (
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/allowance"
 )
 
 // The limits of a peer's openings. Each opening has this side dial a server, and a peer may withdraw it at once and send the next (the
@@ -16,16 +18,15 @@ const (
 
 // openings are the openings of one peer, in all its sessions.
 type openings struct {
-	mu       innermostLock
-	tokens   float64 // as of then
-	then     time.Time
-	deciding int
-	queue    queue[func()]
-	timer    *time.Timer // that begins the next one; nil: none is armed
+	mu        innermostLock
+	allowance allowance.Allowance
+	deciding  int
+	queue     queue[func()]
+	timer     *time.Timer // that begins the next one; nil: none is armed
 }
 
 // begin makes the allowance whole.
-func (o *openings) begin() { o.tokens, o.then = openingBurst, time.Now() }
+func (o *openings) begin() { o.allowance = allowance.New(openingRate, openingBurst, time.Now()) }
 
 // come has an opening shown to Config.Accept, at once or when it is its turn, by a goroutine that calls show.
 func (o *openings) come(show func()) {
@@ -47,23 +48,21 @@ func (o *openings) answered() {
 func (o *openings) endedInOrder() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.tokens = min(o.tokens+1, openingBurst)
+	o.allowance.GiveBack(1)
 	o.next()
 }
 
 // next begins the openings whose turn it is. mu is held.
 func (o *openings) next() {
 	now := time.Now()
-	o.tokens = min(o.tokens+openingRate*now.Sub(o.then).Seconds(), openingBurst)
-	o.then = now
 	for o.queue.n > 0 && o.deciding < maxDeciding {
-		if o.tokens < 1 {
+		if wait := o.allowance.Wait(1, now); wait > 0 {
 			if o.timer == nil {
-				o.timer = time.AfterFunc(time.Duration((1-o.tokens)/openingRate*float64(time.Second))+time.Millisecond, o.due)
+				o.timer = time.AfterFunc(wait+time.Millisecond, o.due)
 			}
 			return
 		}
-		o.tokens--
+		o.allowance.Take(1, now)
 		o.deciding++
 		go o.queue.pop()()
 	}

@@ -7,11 +7,16 @@ import (
 )
 
 // For waits for d, or until ctx ends.
-func For(ctx context.Context, d time.Duration) {
+func For(ctx context.Context, d time.Duration) { Unless(ctx.Done(), d) }
+
+// Unless waits for d and returns true, or until gone is closed, and returns false.
+func Unless(gone <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-ctx.Done():
+		return true
+	case <-gone:
+		return false
 	}
 }
