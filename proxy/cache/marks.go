@@ -15,14 +15,16 @@ const (
 	minSpan    = 256 // bytes that are worth being named
 )
 
-// gear has the number that a rolling hash adds for each byte.
-var gear = func() (g [256]uint64) {
-	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) // no other process has to find the same marks
+// gear has the number that a rolling hash adds for each byte. No other process has to find the same marks.
+var gear = newGear(rand.Uint64(), rand.Uint64())
+
+func newGear(seed1, seed2 uint64) (g [256]uint64) {
+	r := rand.New(rand.NewPCG(seed1, seed2))
 	for i := range g {
 		g[i] = r.Uint64()
 	}
 	return g
-}()
+}
 
 // marksOf returns the marks of b, in their order.
 func marksOf(b []byte) (marks []mark) {
