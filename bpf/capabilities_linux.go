@@ -3,43 +3,23 @@ package bpf
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/bpf/internal/rights"
 )
+
+// needed are the capabilities that attaching programs takes. CAP_SYS_ADMIN stands for CAP_BPF, as before it was split off.
+var needed = []rights.Right{{Name: "CAP_BPF", Numbers: []uint{unix.CAP_BPF, unix.CAP_SYS_ADMIN}}, {Name: "CAP_NET_ADMIN", Numbers: []uint{unix.CAP_NET_ADMIN}}}
 
 // Permitted returns an error that names the rights which this process lacks to attach programs.
 func Permitted() error {
-	if missing := missingCapabilities(); missing != "" {
+	if missing, err := rights.Missing(needed); err == nil && missing != "" { // where nothing is known the kernel says
 		return fmt.Errorf("bpf: %s missing: run gradproxy as root, or give it CAP_BPF and CAP_NET_ADMIN (setcap, AmbientCapabilities=)", missing)
 	}
 	return nil
-}
-
-// missingCapabilities names the needed capabilities that the process lacks, with the verb; "": none.
-func missingCapabilities() string {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return ""
-	}
-	has := func(c uint) bool { return data[c/32].Effective&(1<<(c%32)) != 0 }
-	var missing []string
-	if !has(unix.CAP_BPF) && !has(unix.CAP_SYS_ADMIN) { // which stands for CAP_BPF, as before it was split off
-		missing = append(missing, "CAP_BPF")
-	}
-	if !has(unix.CAP_NET_ADMIN) {
-		missing = append(missing, "CAP_NET_ADMIN")
-	}
-	switch len(missing) {
-	case 0:
-		return ""
-	case 1:
-		return missing[0] + " is"
-	}
-	return strings.Join(missing, " and ") + " are"
 }
 
 // explain adds a remedy to an error of the system.

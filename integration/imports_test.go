@@ -96,9 +96,10 @@ var layers = []layer{
 	{"proxy/internal/rank/ranktest", []string{"proxy/internal/rank"}},
 	{"proxy/internal/...", nil},
 
-	{"bpf", nil},
+	{"bpf", []string{"bpf/internal/rights"}},
 	{"bpf/cgroup", nil},
-	{"bpf/probe", nil},
+	{"bpf/internal/...", nil},
+	{"bpf/probe", []string{"bpf/internal/rights"}},
 	{"tc/...", nil},
 	{"wan-sim/...", nil},
 

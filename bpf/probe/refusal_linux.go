@@ -7,40 +7,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/bpf/internal/rights"
 )
 
-// rights are the capabilities that probes take.
-var rights = []struct {
-	name   string
-	number uint
-}{{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE}}
+// needed are the capabilities that probes take.
+var needed = []rights.Right{{Name: "CAP_BPF", Numbers: []uint{unix.CAP_BPF}}, {Name: "CAP_PERFMON", Numbers: []uint{unix.CAP_PERFMON}},
+	{Name: "CAP_SYS_PTRACE", Numbers: []uint{unix.CAP_SYS_PTRACE}}}
 
 // Permitted returns an error that names the capabilities which this process lacks.
 func Permitted() error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return fmt.Errorf("probe: capget: %w", err)
+	missing, err := rights.Missing(needed)
+	switch {
+	case err != nil:
+		return fmt.Errorf("probe: %w", err)
+	case missing != "":
+		return fmt.Errorf("probe: %s missing: run gradproxy as root, or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE (AmbientCapabilities= of its unit)", missing)
 	}
-	var missing []string
-	for _, r := range rights {
-		if data[r.number/32].Effective&(1<<(r.number%32)) == 0 {
-			missing = append(missing, r.name)
-		}
-	}
-	verb := "are"
-	switch len(missing) {
-	case 0:
-		return nil
-	case 1:
-		verb = "is"
-	}
-	return fmt.Errorf("probe: %s %s missing: run gradproxy as root, or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE (AmbientCapabilities= of its unit)", strings.Join(missing, ", "), verb)
+	return nil
 }
 
 // supported returns an error if the kernel whose file system sys is has no uprobes. Where sys is not mounted nothing is known.

@@ -66,8 +66,8 @@ func TestRefusalsHaveAReason(t *testing.T) {
 		want    string
 		command []string
 	}{
-		{"CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE are missing: run gradproxy as root", []string{"setpriv", "--inh-caps=-all", "--bounding-set=-all"}},
-		{"CAP_PERFMON, CAP_SYS_PTRACE are missing: run gradproxy as root", []string{"setpriv", "--inh-caps=-all,+bpf", "--bounding-set=-all,+bpf"}},
+		{"CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE are missing: run gradproxy as root", []string{"setpriv", "--inh-caps=-all", "--bounding-set=-all"}},
+		{"CAP_PERFMON and CAP_SYS_PTRACE are missing: run gradproxy as root", []string{"setpriv", "--inh-caps=-all,+bpf", "--bounding-set=-all,+bpf"}},
 		{"the kernel refuses uprobes in a user namespace: run gradproxy outside of it", []string{"unshare", "--user", "--map-root-user"}},
 	} {
 		require.Command(t, c.command[0])
