@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/netns"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
@@ -382,5 +384,62 @@ func TestUpgradeWithAWarden(t *testing.T) {
 		if has != "" {
 			t.Errorf("the process that has taken over has the capabilities %s", has)
 		}
+	}
+}
+
+// restrictedCongestion returns a congestion control of this kernel that only CAP_NET_ADMIN may choose; "": there is none.
+func restrictedCongestion(t *testing.T) string {
+	read := func(name string) []string {
+		text, err := os.ReadFile("/proc/sys/net/ipv4/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(text))
+	}
+	allowed := read("tcp_allowed_congestion_control")
+	for _, name := range read("tcp_available_congestion_control") {
+		if !slices.Contains(allowed, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// A congestion control that takes CAP_NET_ADMIN is the one of the tunnel's connections at both sites, and the processes that parse bytes do without that capability.
+func TestWardenChoosesCongestion(t *testing.T) {
+	t.Parallel()
+	require.Root(t)
+	require.Command(t, "ss")
+	congestion := restrictedCongestion(t)
+	require.Named(t, "restricted congestion control", congestion != "", "leave one of net.ipv4.tcp_available_congestion_control out of tcp_allowed_congestion_control")
+	s := newTwoSites(t)
+	more := "tunnel: {carrier: tls, congestion: " + congestion + "}"
+	s.write("paris", "tokyo", `dial: "10.0.0.2:7443", networks: [10.2.0.0/16]`, more)
+	s.write("tokyo", "paris", `networks: [10.1.0.0/16]`, more)
+	tokyo := s.start(s.tokyo, "run", "-c", s.file("tokyo"))
+	paris := s.start(s.paris, "run", "-c", s.file("paris"))
+	for _, p := range []*process{tokyo, paris} {
+		p.says("session begins")
+		p.says("rights are kept by a process of its own")
+		for _, has := range capabilitiesOf(t, p.cmd.Process.Pid) {
+			if has != "" {
+				t.Errorf("the process that parses bytes has the capabilities %s", has)
+			}
+		}
+	}
+	for _, host := range []*netns.Namespace{s.paris, s.tokyo} {
+		host.Do(func() {
+			for began := time.Now(); ; time.Sleep(50 * time.Millisecond) { // a carrier may just have been accepted
+				out, err := exec.Command("ss", "-Htin", "state", "established").CombinedOutput()
+				carriers := strings.Count(string(out), ":7443")
+				if err == nil && carriers > 0 && strings.Count(string(out), " "+congestion+" ") == carriers {
+					break
+				}
+				if err != nil || time.Since(began) > 10*time.Second {
+					t.Errorf("carriers that should have %s (%v):\n%s", congestion, err, out)
+					break
+				}
+			}
+		})
 	}
 }
