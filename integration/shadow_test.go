@@ -7,13 +7,14 @@ import (
 	"math"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/bpf"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
 // A job on MXNet in shadow mode predicts the bytes of its gradients and weights with the codec within 5 %, once the job has begun. Its weights are the same as
 // without, and steps take at most 3 % longer; the time is only reported, since the machine may have other work. With codecs that lag behind many values, as 3LC,
-// the samples are too short for that: docs/configuration.md has figures.
+// the samples of weights are too short for that: docs/configuration.md has figures.
 func TestShadowPredictsMXNet(t *testing.T) {
 	require.Long(t)
 	t.Parallel()
@@ -42,5 +43,34 @@ func TestShadowPredictsMXNet(t *testing.T) {
 	t.Logf("a step takes %.4f s, with shadow %.4f s: %+.1f %%", plain.results[0].StepSeconds, tried.results[0].StepSeconds, 100*(tried.results[0].StepSeconds/plain.results[0].StepSeconds-1))
 	if math.Abs(d) > 0.05 {
 		t.Errorf("the prediction is %+.1f %% off", 100*d)
+	}
+}
+
+// A job of PyTorch's DistributedDataParallel, whose gradients its own process proves, predicts in shadow mode the bytes of its gradients with each codec within 5 %, though the tensors take turns.
+func TestShadowPredictsDDP(t *testing.T) {
+	require.Long(t)
+	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
+	run := func(c testbed.Config) testbed.Proxies {
+		c.Loss.Sums = "proved"
+		w := newWAN(t, 2, fast)
+		ps := startProxies(t, w, c)
+		job := torchJob(t, "torch215", 2, "--steps", "600", "--hidden", "512", "--lr", "0.01", "--sleep", "0.02")
+		report(t, leg{results: runProbedJob(t, deadline(t, patience), w, ps, job), bytes: w.LinkBytes()})
+		return ps
+	}
+	of := func(ps testbed.Proxies, metric string, labels ...string) float64 {
+		return sum(t, ps, metric, append(labels, `role="gradient"`)...)
+	}
+	tried := run(testbed.Config{Shadow: `["int8", "3lc", "3lc(s=1.75)"]`, Loss: testbed.Loss{Gradients: "lossless"}})
+	t.Logf("trials took %.3f s of a core, %.0f values found no room", sum(t, tried, "gradproxy_shadow_core_seconds_total"), sum(t, tried, "gradproxy_shadow_values_total", `result="dropped"`))
+	for _, codec := range []string{"int8", "3lc"} {
+		ps := run(testbed.Config{Loss: testbed.Loss{Gradients: codec}})
+		real := of(ps, "gradproxy_wire_bytes_total") / of(ps, "gradproxy_raw_bytes_total")
+		predicted := of(tried, "gradproxy_shadow_predicted_bytes", fmt.Sprintf("codec=%q", codec)) / of(tried, "gradproxy_raw_bytes_total")
+		d := predicted/real - 1
+		t.Logf("%s: %.4f of the bytes predicted, %.4f sent: %+.1f %%", codec, predicted, real, 100*d)
+		if math.Abs(d) > 0.05 {
+			t.Errorf("%s: the prediction is %+.1f %% off", codec, 100*d)
+		}
 	}
 }

@@ -35,6 +35,7 @@ type Config struct {
 	Policy    policy.Policy
 	Memory    int64 // bytes that are under way. 0: 256 MiB
 	Residuals int64 // bytes of the memory of tensors that may lose something, and of the values that hosts hold. 0: 1 GiB
+	Lasting   bool  // that memory outlives the flows, whatever their protocol
 }
 
 // An Estimator counts bytes. Its flows are not safe for concurrent use with each other.
@@ -61,7 +62,7 @@ func New(cfg Config) (*Estimator, error) {
 		Buffers: new(memory.Pool), Sending: memory.NewBudget(bytes), Receiving: memory.NewBudget(bytes), MemoryWait: memory.Wait,
 		Pool: pipe.NewPool(1), Cores: 1, Lossless: lossless, Codecs: cfg.Codecs,
 		Policy:      func() policy.Policy { return cfg.Policy },
-		Lasting:     lasting(cfg.Protocols),
+		Lasting:     lasting(&cfg),
 		Residuals:   residual.New(residuals, residual.Events{Forgot: func(int) {}, ForgotRows: func(int) {}}),
 		Tensors:     &tensors.Table{Max: lines},
 		Connections: func() int { return 0 },
@@ -75,13 +76,14 @@ func New(cfg Config) (*Estimator, error) {
 // discard is the log of flows: the same defects are logged where connections are carried.
 var discard = slog.New(slog.DiscardHandler)
 
-// lasting returns path.Env.Lasting of some protocols.
-func lasting(protocols []parser.Protocol) func(protocol string) bool {
+// lasting returns path.Env.Lasting of a Config.
+func lasting(cfg *Config) func(protocol string) bool {
 	reconnects := map[string]bool{}
-	for _, p := range protocols {
+	for _, p := range cfg.Protocols {
 		reconnects[p.String()] = p.Traits().Reconnects
 	}
-	return func(protocol string) bool { return reconnects[protocol] }
+	all := cfg.Lasting
+	return func(protocol string) bool { return all || reconnects[protocol] }
 }
 
 // Quality returns the effects of the codecs on values of a role since the last call.

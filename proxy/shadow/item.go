@@ -40,9 +40,13 @@ func (x *item) take(hold int, b []byte) {
 	x.pieces = append(x.pieces, Piece{n, hold})
 }
 
-// sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not compared here.
+// sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not compared here. Pieces whose residuals Trials
+// keep have keys of their own.
 func (x *item) sampled() tensor.Tensor {
 	t := x.tensor
+	if t.Base == 0 {
+		t.Key += uint64(x.off) * 0x9e3779b97f4a7c15
+	}
 	t.Off, t.Size, t.Part, t.Whole = 0, x.n, 0, false
 	return t
 }

@@ -95,3 +95,33 @@ func TestTrialLine(t *testing.T) {
 		t.Errorf("an exact tensor: %+v, %v", m, err)
 	}
 }
+
+// A tensor that has its turn again goes on with its residual and last value, piece by piece: its first value there is coded by the candidate.
+func TestTurnsGoOn(t *testing.T) {
+	x, err := newTrial(codeclist.New, "int8", 16<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	values := make([]float32, 4096)
+	raw := make([]byte, 4*len(values))
+	for turn := range 3 {
+		line := x.Line(policy.Flow{Protocol: "toy"}, "tokyo", nil)
+		for i := range 20 {
+			for k := range values {
+				values[k] = float32(r.NormFloat64())
+			}
+			tensor.FromFloat32(raw, values, tensor.Float32)
+			g := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: len(raw)}
+			m, err := line.Send(g, raw, []shadow.Piece{{Len: len(raw), Hold: len(raw)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 && m.Exact != (turn == 0) {
+				t.Errorf("turn %d: the first value: %+v", turn, m)
+			}
+		}
+		line.Close()
+	}
+}
