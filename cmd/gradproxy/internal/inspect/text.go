@@ -188,6 +188,9 @@ func (f *WhatIf) write(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
+	if f.Alike != "" {
+		fmt.Fprintln(w, f.Alike)
+	}
 }
 
 // String writes the link as users do.

@@ -79,6 +79,7 @@ type WhatIf struct {
 	Currency string     `json:"currency,omitempty"`
 	Within   int        `json:"within_sites_bytes"` // of connections whose ends are at one site: no link carries them
 	Outcomes []Outcome  `json:"outcomes"`           // without proxies, then with them, by policy
+	Alike    string     `json:"alike,omitempty"`    // why all policies cost the same, in a sentence; "": they do not
 }
 
 // A WireLink is a Link in JSON.
@@ -176,5 +177,10 @@ func (x *inspector) whatIf(q *Question, conns []Connection) *WhatIf {
 	for _, c := range x.costings {
 		ask(Outcome{Codec: c.text, Error: c.quality.MeanError(), Residual: c.quality.MeanResidual(), Coding: c.quality.Coding.Seconds()}, &c.traffic, tunnelOverhead, fixed)
 	}
+	var roles RoleBytes
+	for i := range conns {
+		roles = roles.plus(conns[i].FromClient.RoleBytes).plus(conns[i].FromServer.RoleBytes)
+	}
+	w.Alike = w.alike(roles)
 	return w
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,5 +128,44 @@ func TestQuestionChangesNoSizes(t *testing.T) {
 		if o := one.WhatIf.Outcomes[i+1]; o.Codec != c.Codec || o.Bytes < c.Bytes || o.Bytes > c.Bytes*11/10+tunnelSetup*2 {
 			t.Errorf("%+v of %+v", o, c)
 		}
+	}
+}
+
+// Where all policies cost the same the answer says why.
+func TestAlikePoliciesSayWhy(t *testing.T) {
+	of := func(errors float64, bytes ...int) *WhatIf {
+		w := &WhatIf{Outcomes: []Outcome{{Codec: Direct, Bytes: 2000}}}
+		for _, n := range bytes {
+			w.Outcomes = append(w.Outcomes, Outcome{Bytes: n, Error: errors})
+		}
+		return w
+	}
+	for _, c := range []struct {
+		w     *WhatIf
+		roles RoleBytes
+		want  string
+	}{
+		{of(0.1, 1000, 500), RoleBytes{Gradient: 1}, ""},
+		{of(0, 1000), RoleBytes{}, ""},
+		{of(0, 0, 0), RoleBytes{}, "no connection crosses a link"},
+		{of(0, 1000, 1001), RoleBytes{}, "no parser finds a tensor"},
+		{of(0, 1000, 1001), RoleBytes{Unknown: 5, Exact: 5}, "--sums gradients"},
+		{of(0, 1000, 1001), RoleBytes{Aggregate: 5}, "no tensor of the capture is a gradient"},
+		{of(0, 1000, 1001), RoleBytes{Gradient: 5}, "the first values of each tensor"},
+		{of(0.1, 1000, 1001), RoleBytes{State: 5}, "a small part of the bytes"},
+	} {
+		if got := c.w.alike(c.roles); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%+v of %+v: %q, want %q", c.w.Outcomes, c.roles, got, c.want)
+		}
+	}
+	capture := capturetest.Write([]capturetest.Conn{{Client: netip.MustParseAddrPort("10.1.0.1:4000"), Server: netip.MustParseAddrPort("10.2.0.1:5000")}},
+		[]capturetest.Chunk{{Conn: 0, From: parser.Client, Bytes: make([]byte, 100_000)}})
+	r, err := Read(bytes.NewReader(capture), Config{Policies: []string{"int8"}, WhatIf: &Question{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "\nAll policies cost the same: no parser finds a tensor") {
+		t.Errorf("%v:\n%s", err, &text)
 	}
 }
