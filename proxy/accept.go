@@ -27,10 +27,11 @@ func TakesPlace(opening []byte) bool {
 }
 
 // Accept answers a peer's opening: it dials the server, at once, if the peer may have that dialled, and then carries the
-// connection until it ends. accept answers yes. The server sees one connection, or none: a dial that
-// was refused is repeated, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
-func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
-	carryOpened(func() *carried { return p.accept(peer, opened, in, accept) })
+// connection. accept answers yes. The server sees one connection, or none: a dial that
+// was refused is repeated, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn. Accept may return before the connection
+// has ended; ended is called then.
+func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream, ended func()) {
+	p.carry(func() *carried { return p.accept(peer, opened, in, accept) }, ended)
 }
 
 // accept is Accept up to the point where the connection is open; nil: it is none, or has ended.

@@ -25,10 +25,7 @@ func (p *Proxy) Adopt(f Handed, ended func()) error {
 	f.File.Close()
 	o := frame.Opening{Client: frame.Unmap(f.Client), Server: frame.Unmap(f.Server), Number: f.Number, Tag: f.Tag}
 	if f.Peer == "" {
-		go func() {
-			defer ended()
-			p.Serve(context.Background(), c, o.Server)
-		}()
+		go p.Serve(context.Background(), c, o.Server, ended)
 		return nil
 	}
 	own := parser.Server

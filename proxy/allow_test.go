@@ -68,7 +68,7 @@ func TestAllowList(t *testing.T) {
 	server := listen(t)
 	o := frame.Opening{Client: mustAddrs("127.0.0.1:1")[0], Server: server.Addr().(*net.TCPAddr).AddrPort()}
 	var in refusals
-	l.far.Accept("near", o.Append(nil), &in, func() Stream { panic("an opening for a denied destination is accepted") })
+	l.far.Accept("near", o.Append(nil), &in, func() Stream { panic("an opening for a denied destination is accepted") }, func() {})
 	if in.last != frame.RefusedDenied || dials != 0 {
 		t.Errorf("answered with %v after %d dials, want a denial after none", in.last, dials)
 	}

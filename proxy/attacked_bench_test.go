@@ -75,7 +75,7 @@ func besiege(b *testing.B) *besieged {
 func (s *besieged) end(b *testing.B, name string, peers ...tunnel.Peer) *tunnel.Endpoint {
 	e, err := tunnel.New(tunnel.Config{Name: name, Identity: identityIn(s.dir, name), Peers: peers,
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
-			s.far.Accept(peer, opening, in, func() Stream { return in.Accept() })
+			s.far.Accept(peer, opening, in, func() Stream { return in.Accept() }, func() {})
 		}})
 	if err != nil {
 		b.Fatal(err)

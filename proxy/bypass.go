@@ -12,23 +12,28 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/relay"
 )
 
-// serveApart connects c to its server from here, and returns when the connection has ended. No parser sees its bytes. why is the
+// serveApart connects c to its server from here. It may return before the connection has ended; ended is called then. No parser sees its bytes. why is the
 // reason, for the log.
-func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening, why string) {
+func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening, why string, ended func()) {
 	log := p.config.Log.With("client", o.Client, "server", o.Server)
 	r, err := p.beginBypass()
 	if err == nil {
+		over := func() {
+			p.live.LeaveBypass()
+			ended()
+		}
+		if err = p.relay(ctx, r, c, set, o, over); err == nil {
+			return
+		}
 		defer p.live.LeaveBypass()
-		err = p.relay(ctx, r, c, set, o)
 	}
-	if err != nil {
-		p.config.Metrics.opens("", refusedAs(refusal(err)))
-		log.Log(ctx, slog.LevelWarn, "connection reset: "+why+", and it cannot be reached directly", "err", err)
-		return
-	}
+	p.config.Metrics.opens("", refusedAs(refusal(err)))
+	log.Log(ctx, slog.LevelWarn, "connection reset: "+why+", and it cannot be reached directly", "err", err)
+	ended()
 }
 
-func (p *Proxy) relay(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *frame.Opening) error {
+// relay has r pass bytes on between c and its server. ended is called once the connection has ended, unless there is an error.
+func (p *Proxy) relay(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *frame.Opening, ended func()) error {
 	if err := notSelf(p.config.Own, net.InterfaceAddrs, o.Server); err != nil {
 		return err // it would come back here, again and again
 	}
@@ -36,21 +41,28 @@ func (p *Proxy) relay(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *
 	if err != nil {
 		return err
 	}
-	defer p.leavePlace()
-	ended := make(chan relay.Ending, 1)
-	if err := r.Add(c, server, func(e relay.Ending) { ended <- e }); err != nil {
+	begun := make(chan struct{}) // the connection is counted
+	err = r.Add(c, server, func(e relay.Ending) {
+		go func() {
+			<-begun
+			how := "closed"
+			if e.Reset {
+				how = "reset by app"
+			}
+			p.config.Metrics.endedAs("", how)
+			p.config.Metrics.carries("", clientSide(parser.Client), -1)
+			p.leavePlace()
+			ended()
+		}()
+	})
+	if err != nil {
 		app.Reset(server)
+		p.leavePlace()
 		return err
 	}
 	p.config.Metrics.opens("", "ok")
 	p.config.Metrics.carries("", clientSide(parser.Client), 1)
-	defer p.config.Metrics.carries("", clientSide(parser.Client), -1)
-	e := <-ended
-	how := "closed"
-	if e.Reset {
-		how = "reset by app"
-	}
-	p.config.Metrics.endedAs("", how)
+	close(begun)
 	return nil
 }
 
@@ -94,25 +106,19 @@ func (p *Proxy) leavePlace() {
 	}
 }
 
-// dialApart takes a place, which is the caller's unless there is an error, and dials a connection's server. It does so on a
-// goroutine of its own, whose stack ends with it, and not on the one that waits for as long as the connection lasts.
+// dialApart takes a place, which is the caller's unless there is an error, and dials a connection's server.
 func (p *Proxy) dialApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening) (server *net.TCPConn, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.SetKeepAliveConfig(keepAlive)
-		watched, stop := p.watcher.Watch(ctx, c, o.Server)
-		defer stop()
-		watched, end := context.WithCancelCause(watched)
-		defer end(nil)
-		defer context.AfterFunc(p.opening, func() { end(errEnding) })()
-		if err = p.enterPlace(watched); err != nil {
-			return
-		}
-		if server, err = p.dial(watched, set, "", o); err != nil {
-			p.leavePlace()
-		}
-	}()
-	<-done
+	c.SetKeepAliveConfig(keepAlive)
+	watched, stop := p.watcher.Watch(ctx, c, o.Server)
+	defer stop()
+	watched, end := context.WithCancelCause(watched)
+	defer end(nil)
+	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
+	if err = p.enterPlace(watched); err != nil {
+		return nil, err
+	}
+	if server, err = p.dial(watched, set, "", o); err != nil {
+		p.leavePlace()
+	}
 	return server, err
 }

@@ -116,7 +116,7 @@ func TestBypassToItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		p.near.Serve(t.Context(), c, netip.AddrPortFrom(netip.MustParseAddr(host), own.Port()))
+		p.near.Serve(t.Context(), c, netip.AddrPortFrom(netip.MustParseAddr(host), own.Port()), func() {})
 		client.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the client sees %v, want a reset", err)
@@ -155,7 +155,7 @@ func TestBypassRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	p.near.Serve(t.Context(), c, app.AddrOf(p.target.Addr()))
+	p.near.Serve(t.Context(), c, app.AddrOf(p.target.Addr()), func() {})
 	client.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the client sees %v, want a reset", err)

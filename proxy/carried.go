@@ -7,58 +7,42 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path/send"
 )
 
-// A carried is a connection with its seat, from its opening to its end. Until either side has said something it has one goroutine, which waits for the app with a
-// stack of 2 KiB: the work of before and after has goroutines of its own, whose stacks end with them, and the state of both directions is made at the first byte. Jobs open more
-// connections than they use.
+// A carried is a connection with its seat, from its opening to its end. Until either side has said something it sleeps: it has no goroutine, and the state
+// of both directions is made at the first byte. Jobs open more connections than they use.
 type carried struct {
 	proxy *Proxy
 	conn  *path.Conn
 	seat  *handover.Seat
 	own   parser.Side
 	rests bool // it has no stream
-	waits bool // nobody has said anything yet
 
 	newPassage func() *passage
 	leave      func() // the connections of its peer
 	ended      func() // gives back the rest; called last
 }
 
-// elsewhere calls f on another goroutine, so that the stack of this one, which is about to wait for long, does not grow.
-func elsewhere[T any](f func() T) T {
-	done := make(chan T)
-	go func() { done <- f() }()
-	return <-done
-}
-
-// carryOpened carries the connection that open returns, if it does, until both directions have ended.
-func carryOpened(open func() *carried) {
-	k := elsewhere(open)
+// carry carries the connection that open returns. It returns when the connection sleeps, or has ended. finished is called once it has ended, or open has
+// returned nil.
+func (p *Proxy) carry(open func() *carried, finished func()) {
+	k := open()
 	if k == nil {
+		finished()
 		return
 	}
-	if k.waits {
-		k.conn.App.Await()
+	rest := k.ended
+	k.ended = func() {
+		rest()
+		finished()
 	}
-	elsewhere(func() struct{} {
+	send.Prepare(k.conn)
+	if !k.conn.Sleep(&p.sleepers, k.run) {
 		k.run()
-		return struct{}{}
-	})
-}
-
-// sleep has the connection wait until one of its sides says something, where it can.
-func (k *carried) sleep() {
-	if !k.rests {
-		send.Prepare(k.conn)
-		k.waits = k.conn.Sleep()
 	}
 }
 
 // run carries the bytes of both directions until both have ended.
 func (k *carried) run() {
 	p, c := k.proxy, k.conn
-	if k.waits {
-		c.Awake()
-	}
 	t := k.newPassage()
 	how, rests := "", k.rests
 	for {

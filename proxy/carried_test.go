@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"runtime"
-	"runtime/metrics"
 	"syscall"
 	"testing"
 	"time"
@@ -31,27 +30,25 @@ func silent(t *testing.T, l *linked, ln net.Listener, n int) (clients, servers [
 	return clients, servers
 }
 
-// A connection that has said nothing has one goroutine at each proxy, with a stack of less than 4 KiB; and once either side speaks, sends its FIN or resets, the
+// A connection that has said nothing has no goroutine at either proxy; and once either side speaks, sends its FIN or resets, the
 // other hears it.
 func TestSilentConnection(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("connections sleep on Linux only")
+	}
 	l := newLinked(t, func(near, far *Config) { near.PollGates, far.PollGates = -1, -1 })
 	ln := l.listen()
-	stacks := []metrics.Sample{{Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/sched/goroutines:goroutines"}}
-	read := func() (bytes, goroutines int) {
-		runtime.GC()
-		metrics.Read(stacks)
-		return int(stacks[0].Value.Uint64()), int(stacks[1].Value.Uint64())
-	}
-	bytesBefore, before := read()
+	before := runtime.NumGoroutine()
 	const n = 90
 	clients, servers := silent(t, l, ln, n)
+	const others = 20 // of the tunnel, and of openings that end
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		bytes, goroutines := read()
-		if goroutines-before <= 2*n && bytes-bytesBefore <= 2*n*(4<<10) {
+		goroutines := runtime.NumGoroutine() - before
+		if goroutines <= others {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d silent connections take %d goroutines and %d bytes of stacks in two proxies", n, goroutines-before, bytes-bytesBefore)
+			t.Fatalf("%d silent connections take %d goroutines in two proxies", n, goroutines)
 		}
 	}
 

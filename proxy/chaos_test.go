@@ -297,7 +297,7 @@ func (n *incarnation) accept(peer string, opening []byte, in *tunnel.Incoming) {
 	n.runs.Add(1)
 	defer n.runs.Done()
 	if len(opening) > 0 && opening[0] != frame.OpeningVersion {
-		n.proxy.Accept(peer, opening, in, func() Stream { return in.Accept() })
+		n.proxy.Accept(peer, opening, in, func() Stream { return in.Accept() }, func() {})
 		return
 	}
 	o, err := frame.ParseOpening(opening)

@@ -167,7 +167,7 @@ func (s *movingSite) start(handed []Handed) {
 				<-in.Done()
 				return
 			}
-			p.Accept(peer, opening, in, func() Stream { return in.Accept() })
+			p.Accept(peer, opening, in, func() Stream { return in.Accept() }, func() {})
 		}})
 	if err != nil {
 		s.t.Fatal(err)
@@ -232,7 +232,7 @@ func joined(t *testing.T, near *movingSite, target, entry net.Listener) (client,
 	t.Helper()
 	go func() {
 		if c, err := entry.Accept(); err == nil {
-			near.now.Serve(context.Background(), c.(*net.TCPConn), app.AddrOf(target.Addr()))
+			near.now.Serve(context.Background(), c.(*net.TCPConn), app.AddrOf(target.Addr()), func() {})
 		}
 	}()
 	c, err := net.Dial("tcp", entry.Addr().String())
@@ -357,6 +357,43 @@ func TestConnectionsMoveToAnotherProcess(t *testing.T) {
 	endAll(t, talks)
 }
 
+// Connections that have said nothing move too, and carry bytes afterwards.
+func TestSilentConnectionsMove(t *testing.T) {
+	t.Parallel()
+	near, far := movingSites(t)
+	target, entry := listen(t), listen(t)
+	var clients, servers []*net.TCPConn
+	const n = 4
+	for range n {
+		c, s := joined(t, near, target, entry)
+		clients, servers = append(clients, c), append(servers, s)
+	}
+	for _, s := range []*movingSite{near, far} {
+		for s.now.live.Len() < n {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // until they sleep
+	for _, s := range []*movingSite{near, far} {
+		if moved := s.replace(); moved != n {
+			t.Fatalf("site %s: %d connections were handed over, want %d", s.name, moved, n)
+		}
+		await(t, near)
+		await(t, far)
+	}
+	for i := range n {
+		for _, ends := range [][2]*net.TCPConn{{clients[i], servers[i]}, {servers[i], clients[i]}} {
+			got := make([]byte, 2)
+			if _, err := ends[0].Write([]byte("hi")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(ends[1], got); err != nil || string(got) != "hi" {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+	}
+}
+
 // A peer that is full for a moment has the connections wait, and not end.
 func TestConnectionsMoveWhereThePeerIsFull(t *testing.T) {
 	near, far := movingSites(t)
@@ -396,7 +433,7 @@ func TestConnectionThatWaitsIsNotIdle(t *testing.T) {
 	}
 	go func() {
 		if c, err := entry.Accept(); err == nil {
-			near.now.Serve(context.Background(), c.(*net.TCPConn), app.AddrOf(target.Addr()))
+			near.now.Serve(context.Background(), c.(*net.TCPConn), app.AddrOf(target.Addr()), func() {})
 		}
 	}()
 	c, err := net.Dial("tcp", entry.Addr().String())

@@ -98,7 +98,7 @@ func newLinked(t *testing.T, change func(near, far *Config)) *linked {
 // accept is the far end of the tunnel.
 func (l *linked) accept(peer string, opening []byte, in *tunnel.Incoming) {
 	l.openings.Add(1)
-	l.far.Accept(peer, opening, in, func() Stream { return in.Accept() })
+	l.far.Accept(peer, opening, in, func() Stream { return in.Accept() }, func() {})
 	l.answered <- struct{}{}
 }
 
@@ -108,7 +108,7 @@ func (l *linked) serve() {
 	if err != nil {
 		return
 	}
-	l.near.Serve(context.Background(), c.(*net.TCPConn), l.target)
+	l.near.Serve(context.Background(), c.(*net.TCPConn), l.target, func() {})
 	l.served <- struct{}{}
 }
 

@@ -60,7 +60,7 @@ func TestDeniedOpeningsDoNotFillTheLog(t *testing.T) {
 		var in refusals
 		ask := func(peer string, port uint16) {
 			o := frame.Opening{Client: mustAddrs("10.2.0.1:40000")[0], Server: netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), port)}
-			p.Accept(peer, o.Append(nil), &in, nil)
+			p.Accept(peer, o.Append(nil), &in, nil, func() {})
 			if in.last != frame.RefusedDenied {
 				t.Fatalf("answered with %v, want a denial", in.last)
 			}

@@ -109,7 +109,7 @@ func (p *pair) serve() {
 		if err != nil {
 			return
 		}
-		go p.near.Serve(context.Background(), c.(*net.TCPConn), app.AddrOf(p.target.Addr()))
+		go p.near.Serve(context.Background(), c.(*net.TCPConn), app.AddrOf(p.target.Addr()), func() {})
 	}
 }
 
@@ -151,7 +151,7 @@ func (p *pair) openTo(other *Proxy, opened []byte) (Stream, error) {
 	in := &testIncoming{answer: make(chan error, 1)}
 	opened = slices.Clone(opened)
 	go func() {
-		other.Accept("far", opened, in, func() Stream { in.answer <- nil; return far })
+		other.Accept("far", opened, in, func() Stream { in.answer <- nil; return far }, func() {})
 	}()
 	if err := <-in.answer; err != nil {
 		return nil, err

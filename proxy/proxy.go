@@ -49,9 +49,10 @@ type Proxy struct {
 	opening    context.Context // of openings that wait; it ends when the Proxy drains
 	noOpenings context.CancelCauseFunc
 
-	live   *handover.Table // the connections that are carried, and the ones that are about to be
-	bypass bypass
-	tidier tidier
+	live     *handover.Table // the connections that are carried, and the ones that are about to be
+	sleepers app.Sleepers    // of them, the ones that have said nothing
+	bypass   bypass
+	tidier   tidier
 }
 
 // A bypass carries connections that have no peer to go through. Its relay is made when the first one comes.
@@ -192,6 +193,7 @@ func (p *Proxy) Close() {
 	cancel()
 	p.Drain(done)
 	p.resetBypasses()
+	p.sleepers.Close()
 	p.cache.Reset() // also where nothing was open
 	p.trials.Close()
 	p.env.Pool.Close()

@@ -17,21 +17,24 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// Serve carries one intercepted connection to the peer behind which server lies, and returns when it has ended. Without a session with
+// Serve carries one intercepted connection to the peer behind which server lies. It may return before the connection has ended; ended is called then. Without a session with
 // the peer it waits for one (Config.Hold). If the peer or the server cannot be reached, c is reset: clients that start
 // before their server rely on being refused, and an orderly end would look like an answer. If the app leaves before the
 // peer has answered, the peer is told.
 // A connection to a server that is behind no peer bypasses the tunnel, from here.
-func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
-	defer app.Reset(c) // after an orderly end this does nothing
+func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort, ended func()) {
+	finished := func() {
+		app.Reset(c) // after an orderly end this does nothing
+		ended()
+	}
 	o := &frame.Opening{Client: frame.Unmap(app.AddrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
 	set := p.settings.Load()
 	if peer := set.peerOf(o.Server.Addr()); peer != nil {
-		carryOpened(func() *carried { return p.open(ctx, c, set, peer, o) })
+		p.carry(func() *carried { return p.open(ctx, c, set, peer, o) }, finished)
 		return
 	}
 	c.SetLinger(0) // as in open
-	p.serveApart(ctx, c, set, o, "its destination is behind no peer")
+	p.serveApart(ctx, c, set, o, "its destination is behind no peer", finished)
 }
 
 // open has the peer dial the server of c, and returns the connection once it is open; nil: it has ended.
@@ -63,7 +66,9 @@ func (p *Proxy) open(ctx context.Context, c *net.TCPConn, set *Settings, peer *P
 	if p.config.DirectFirst && errors.Is(err, tunnel.ErrNeverUp) {
 		p.config.Metrics.opens(peer.Name, "direct")
 		log.Warn("connection goes directly, in the clear: there has been no tunnel to the peer yet (on_first: direct)")
-		p.serveApart(ctx, c, set, o, "there has been no tunnel to its peer yet")
+		over := make(chan struct{})
+		p.serveApart(ctx, c, set, o, "there has been no tunnel to its peer yet", func() { close(over) })
+		<-over
 		return nil
 	}
 	if err != nil {

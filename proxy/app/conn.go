@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 // A Conn is the proxy's end of an app's TCP connection.
 type Conn struct {
 	socket
-	gate *pollgate.Conn // nil: there is none
+	gate *pollgate.Conn         // nil: there is none
+	wake atomic.Pointer[func()] // ends the connection's sleep; nil: it is awake
 }
 
 // A socket is a *net.TCPConn or a *pollgate.Conn.
@@ -56,7 +58,20 @@ func Gate(c *net.TCPConn) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{g, g}, nil
+	return &Conn{socket: g, gate: g}, nil
+}
+
+// Wake ends the connection's sleep; without one it does nothing.
+func (c *Conn) Wake() {
+	if wake := c.wake.Load(); wake != nil {
+		(*wake)()
+	}
+}
+
+// Close closes the connection, and ends its sleep.
+func (c *Conn) Close() error {
+	c.Wake()
+	return c.socket.Close()
 }
 
 // Writev writes all parts, in one call where it can. It uses them up.

@@ -112,10 +112,10 @@ type tcpListener interface {
 	Close() error
 }
 
-// acceptAll calls handle for each connection of l on a goroutine of its own, until ctx ends or l fails for good. It
-// closes l, does not wait for the handlers, and returns nil if ctx ended. Where the process is out of descriptors it
+// acceptAll calls handle for each connection of l on a goroutine of its own, until ctx ends or l fails for good. handle must call ended when the connection has
+// ended. acceptAll closes l, does not wait for the handlers, and returns nil if ctx ended. Where the process is out of descriptors it
 // waits rather than spins; the connections stay in the backlog meanwhile.
-func acceptAll(ctx context.Context, l tcpListener, places Places, log *slog.Logger, handle func(*net.TCPConn)) error {
+func acceptAll(ctx context.Context, l tcpListener, places Places, log *slog.Logger, handle func(c *net.TCPConn, ended func())) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer func() {
 		if stop() {
@@ -127,10 +127,7 @@ func acceptAll(ctx context.Context, l tcpListener, places Places, log *slog.Logg
 		c, err := l.AcceptTCP()
 		if err == nil {
 			pause = firstBackOff
-			go func() {
-				defer places.Leave()
-				handle(c)
-			}()
+			go handle(c, places.Leave)
 			continue
 		}
 		places.Leave()

@@ -42,7 +42,7 @@ func TestAcceptBacksOffWithoutDescriptors(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- acceptAll(ctx, l, Places{}, slog.New(slog.NewTextHandler(&log, nil)), func(*net.TCPConn) {})
+			done <- acceptAll(ctx, l, Places{}, slog.New(slog.NewTextHandler(&log, nil)), func(*net.TCPConn, func()) {})
 		}()
 		time.Sleep(time.Minute) // of the bubble's clock
 		synctest.Wait()
@@ -89,7 +89,8 @@ func TestGateHoldsConnectionsBack(t *testing.T) {
 	handled := make(chan *net.TCPConn, 2)
 	release := make(chan struct{})
 	go func() {
-		served <- f.Serve(ctx, func(c *net.TCPConn, server netip.AddrPort) {
+		served <- f.Serve(ctx, func(c *net.TCPConn, server netip.AddrPort, ended func()) {
+			defer ended()
 			if server != netip.MustParseAddrPort("192.0.2.1:9") {
 				t.Errorf("server = %v", server)
 			}

@@ -26,5 +26,5 @@ import (
 )
 
 // A Handler is given each intercepted connection and the address that its client meant to reach. It owns c and must
-// close it. It is called on a goroutine of its own and returns when the connection has ended.
-type Handler func(c *net.TCPConn, server netip.AddrPort)
+// close it, and then call ended. It is called on a goroutine of its own and may return before.
+type Handler func(c *net.TCPConn, server netip.AddrPort, ended func())

@@ -40,7 +40,7 @@ func (f *Forward) Addr() netip.AddrPort { return addrPort(f.listener.Addr()) }
 
 // Serve accepts connections until ctx ends, then closes the listener and returns nil. It does not wait for handlers.
 func (f *Forward) Serve(ctx context.Context, handle Handler) error {
-	return acceptAll(ctx, f.listener, f.places, f.log, func(c *net.TCPConn) { handle(c, f.target) })
+	return acceptAll(ctx, f.listener, f.places, f.log, func(c *net.TCPConn, ended func()) { handle(c, f.target, ended) })
 }
 
 // Close closes the listener of a Forward that is not served.

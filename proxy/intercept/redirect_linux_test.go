@@ -72,7 +72,8 @@ func serve(t *testing.T, r *Redirect, seen func(client, server netip.AddrPort)) 
 	done := make(chan error)
 	go func() {
 		defer close(done)
-		done <- r.Serve(ctx, func(c *net.TCPConn, server netip.AddrPort) {
+		done <- r.Serve(ctx, func(c *net.TCPConn, server netip.AddrPort, ended func()) {
+			defer ended()
 			if seen != nil {
 				seen(addrPort(c.RemoteAddr()), server)
 			}
@@ -218,7 +219,7 @@ func TestRulesExpireByThemselves(t *testing.T) {
 			r := redirect(job, c)
 			for _, l := range r.listeners { // accepts, but never refreshes: a stuck proxy
 				go func() {
-					_ = acceptAll(t.Context(), l, Places{}, r.log, func(c *net.TCPConn) { say(c, "P") })
+					_ = acceptAll(t.Context(), l, Places{}, r.log, func(c *net.TCPConn, _ func()) { say(c, "P") })
 				}()
 			}
 			redirected, err := job.dial(server4)

@@ -24,21 +24,15 @@ func serveRedirected(ctx context.Context, listeners []*net.TCPListener, places P
 	target func(*net.TCPConn) (netip.AddrPort, error), handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	take := func(c *net.TCPConn) {
-		var server netip.AddrPort
-		var err error
-		found := make(chan struct{})
-		go func() { // whose stack ends with it, while this one waits for as long as the connection lasts
-			defer close(found)
-			server, err = target(c)
-		}()
-		<-found
+	take := func(c *net.TCPConn, ended func()) {
+		server, err := target(c)
 		if err != nil {
 			log.Warn("intercept: connection refused", "client", c.RemoteAddr().String(), "err", err)
 			reset(c)
+			ended()
 			return
 		}
-		handle(c, server)
+		handle(c, server, ended)
 	}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {

@@ -3,6 +3,8 @@ package path
 import (
 	"os"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
 // past is a read deadline that ends every wait.
@@ -16,6 +18,7 @@ func (c *Conn) Rest() {
 	if !c.rests {
 		c.rests = true
 		c.App.SetReadDeadline(past)
+		c.App.Wake()
 	}
 }
 
@@ -62,38 +65,20 @@ func (c *Conn) SetReadDeadline(at time.Time) error {
 // A notifier is a Stream that tells when it has something to read; *tunnel.Stream is one.
 type notifier interface{ Notify(f func()) }
 
-// Sleep prepares the connection for a time in which nothing reads from the app or the stream: App.Await ends once either of them has bytes, or an end, or the connection is to rest.
-// The caller must call Awake before anything reads again. false: the connection cannot.
-func (c *Conn) Sleep() bool {
+// Sleep has awake called once, on a goroutine of its own, when either the app or the stream has bytes or an end, or when the connection is to rest. Nobody may
+// read from either until then. false: the connection cannot sleep, and awake will not be called.
+func (c *Conn) Sleep(in *app.Sleepers, awake func()) bool {
 	s, ok := c.Stream.(notifier)
-	if !ok || !c.App.CanAwait() {
+	if !ok {
 		return false
 	}
 	c.rest.Lock()
-	c.sleeps = true
-	c.rest.Unlock()
-	s.Notify(c.wake)
+	defer c.rest.Unlock()
+	if c.rests || !in.Sleep(c.App, func() { s.Notify(nil); awake() }) {
+		return false
+	}
+	s.Notify(c.App.Wake)
 	return true
-}
-
-// wake ends App.Await.
-func (c *Conn) wake() {
-	c.rest.Lock()
-	defer c.rest.Unlock()
-	if c.sleeps {
-		c.App.SetReadDeadline(past)
-	}
-}
-
-// Awake ends what Sleep has begun.
-func (c *Conn) Awake() {
-	c.Stream.(notifier).Notify(nil)
-	c.rest.Lock()
-	defer c.rest.Unlock()
-	c.sleeps = false
-	if !c.rests {
-		c.App.SetReadDeadline(time.Time{})
-	}
 }
 
 // Resumed returns the Conn with which a connection at rest goes on over another stream. c must not be used any more, but for Rest.

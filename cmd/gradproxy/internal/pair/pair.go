@@ -139,7 +139,7 @@ func (p *Pair) site(cfg Config, calls parser.Calls, name, peer, dial string, up 
 		Codecs:   append(all.Names(), proxy.SharedValues, proxy.SharedParts, proxy.Models, proxy.ShortValues, proxy.Short, proxy.Checksums, proxy.Masks),
 		Logger:   cfg.Log,
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
-			s.Proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() })
+			s.Proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }, func() {})
 		},
 	}
 	if up != nil {
@@ -190,7 +190,7 @@ func (p *Pair) forward(from *Site, target netip.AddrPort) (netip.AddrPort, error
 		return netip.AddrPort{}, err
 	}
 	p.running.Go(func() {
-		f.Serve(p.ctx, func(c *net.TCPConn, server netip.AddrPort) { from.Serve(p.ctx, c, server) })
+		f.Serve(p.ctx, func(c *net.TCPConn, server netip.AddrPort, ended func()) { from.Serve(p.ctx, c, server, ended) })
 	})
 	return f.Addr(), nil
 }

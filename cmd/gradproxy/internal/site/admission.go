@@ -26,11 +26,11 @@ type admission struct {
 	refused int       // refusals since logged
 }
 
-// admit calls carry, which returns when the connection is over, or refuses in. Openings that need no place are never refused: else a proxy that is full
+// admit calls carry, which must call ended when the connection is over, or refuses in. Openings that need no place are never refused: else a proxy that is full
 // could not carry on the connections of a peer whose process is replaced.
-func (a *admission) admit(peer string, opening []byte, in proxy.Incoming, carry func()) {
+func (a *admission) admit(peer string, opening []byte, in proxy.Incoming, carry func(ended func())) {
 	if !proxy.TakesPlace(opening) {
-		carry()
+		carry(func() {})
 		return
 	}
 	if !a.places.TryEnter() {
@@ -38,8 +38,7 @@ func (a *admission) admit(peer string, opening []byte, in proxy.Incoming, carry 
 		in.Refuse(refusedFull, "too many connections")
 		return
 	}
-	defer a.places.Leave()
-	carry()
+	carry(a.places.Leave)
 }
 
 // note logs refusals, at most once a second.

@@ -30,12 +30,13 @@ func TestDoorRefusesWhenFull(t *testing.T) {
 		refuse := func() {
 			t.Helper()
 			a := &answer{}
-			d.admit("paris", nil, a, func() { t.Error("carried without a place") })
+			d.admit("paris", nil, a, func(func()) { t.Error("carried without a place") })
 			if a.code != refusedFull {
 				t.Errorf("answered with %v, want %v", a.code, refusedFull)
 			}
 		}
-		d.admit("paris", nil, &answer{}, func() {
+		d.admit("paris", nil, &answer{}, func(ended func()) {
+			defer ended()
 			for range 3 {
 				refuse()
 			}
@@ -43,7 +44,7 @@ func TestDoorRefusesWhenFull(t *testing.T) {
 			refuse()
 		})
 		carried := false
-		d.admit("paris", nil, &answer{}, func() { carried = true })
+		d.admit("paris", nil, &answer{}, func(ended func()) { carried = true; ended() })
 		if !carried {
 			t.Error("a place that was left is not free")
 		}
@@ -58,7 +59,7 @@ func TestDoorStaysOpenForConnectionsThatMove(t *testing.T) {
 	d := &admission{places: intercept.NewPlaces(0), log: slog.New(slog.DiscardHandler)}
 	for _, opening := range [][]byte{{frame.OpeningRest}, frame.AppendResume(nil, frame.Tag{Number: 1, Mine: true})} {
 		served, a := false, &answer{}
-		d.admit("paris", opening, a, func() { served = true })
+		d.admit("paris", opening, a, func(func()) { served = true })
 		if !served || a.code != 0 {
 			t.Errorf("opening %x without a place: refused with %v", opening, a.code)
 		}

@@ -128,7 +128,12 @@ func hookedTo(b *testing.B, group *cgroup.Group, folder string) string {
 func serveEcho(b *testing.B, serve func(context.Context, intercept.Handler) error, end func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, func(c *net.TCPConn, _ netip.AddrPort) { sayBack(c) }) }()
+	go func() {
+		done <- serve(ctx, func(c *net.TCPConn, _ netip.AddrPort, ended func()) {
+			sayBack(c)
+			ended()
+		})
+	}()
 	b.Cleanup(func() {
 		cancel()
 		if err := errors.Join(<-done, end()); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -76,7 +76,7 @@ func (s *Site) start(ctx, cut, parts, visible context.Context, part func(serve f
 		part(func() error { return s.tunnel.Serve(s.carriers) })
 	}
 	opening := context.WithoutCancel(ctx) // streams that are open when ctx ends are drained
-	handle := func(c *net.TCPConn, server netip.AddrPort) { s.proxy.Serve(opening, c, server) }
+	handle := func(c *net.TCPConn, server netip.AddrPort, ended func()) { s.proxy.Serve(opening, c, server, ended) }
 	a := &acceptor{site: s, ctx: parts, handle: handle, part: part}
 	a.start(s.forwards)
 	if s.upgrades != nil {

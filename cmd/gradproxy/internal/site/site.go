@@ -366,7 +366,9 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 	return tunnel.Config{
 		Name: c.Site, Identity: tunnel.Identity{Cert: t.Cert, Key: t.Key, CA: t.CA, CRL: t.CRL}, Peers: tunnelPeers(c),
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
-			a.admit(peer, opening, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
+			a.admit(peer, opening, in, func(ended func()) {
+				s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }, ended)
+			})
 		},
 		Resume: t.Resume, Carrier: t.Carrier, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), HalfOpen: s.limits.halfOpen, Congestion: t.Congestion, Pad: int(t.Pad),
 		Insecure: t.Insecure, Options: s.options(), Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
