@@ -27,7 +27,8 @@ func ToFloat32(dst []float32, src []byte, d DType) {
 		n := widenBrainTiles(dst, src)
 		widenBrain(dst[n:], src[2*n:])
 	case Float16:
-		widenHalf(dst, src)
+		n := widenHalfTiles(dst, src)
+		widenHalf(dst[n:], src[2*n:])
 	}
 }
 
@@ -58,7 +59,8 @@ func fromFloat32(dst []byte, src []float32, d DType, maxBrain, maxHalf uint32) {
 		n := narrowBrainTiles(dst, src, maxBrain)
 		narrowBrain(dst[2*n:], src[n:], maxBrain)
 	case Float16:
-		narrowHalf(dst, src, maxHalf)
+		n := narrowHalfTiles(dst, src, maxHalf)
+		narrowHalf(dst[2*n:], src[n:], maxHalf)
 	}
 }
 

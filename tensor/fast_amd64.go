@@ -86,3 +86,55 @@ func narrowBrainTiles(dst []byte, src []float32, limit uint32) (n int) {
 	}
 	return n
 }
+
+// Without this kernel fp16 decodes at 0.09 (AVX-512) and 0.12 (AVX2) of its speed, int8 encodes float16 at 0.33 and 0.47.
+func widenHalfTiles(dst []float32, src []byte) (n int) {
+	tier, n := tiles(len(dst))
+	switch {
+	case n == 0:
+	case tier >= simd.AVX512:
+		widenHalfAVX512(&dst[0], &src[0], n)
+	default:
+		widenHalfAVX2(&dst[0], &src[0], n)
+	}
+	return n
+}
+
+// Without this kernel fp16 encodes at 0.27 (AVX-512) and 0.44 (AVX2) of its speed, int8 decodes float16 at 0.07 and 0.17.
+func narrowHalfTiles(dst []byte, src []float32, limit uint32) (n int) {
+	tier, n := tiles(len(src))
+	switch {
+	case n == 0:
+	case tier >= simd.AVX512:
+		narrowHalfAVX512(&dst[0], &src[0], n, limit)
+	default:
+		narrowHalfAVX2(&dst[0], &src[0], n, limit)
+	}
+	return n
+}
+
+// Without this kernel onebit encodes bfloat16 at 0.81 (AVX-512) and 0.84 (AVX2) of its speed.
+func roundBrainTiles(v []float32) (n int) {
+	tier, n := tiles(len(v))
+	switch {
+	case n == 0:
+	case tier >= simd.AVX512:
+		roundBrainAVX512(&v[0], n)
+	default:
+		roundBrainAVX2(&v[0], n)
+	}
+	return n
+}
+
+// Without this kernel int8 encodes float16 at 0.22 (AVX-512) and 0.35 (AVX2) of its speed, onebit at 0.51 and 0.62.
+func roundHalfTiles(v []float32) (n int) {
+	tier, n := tiles(len(v))
+	switch {
+	case n == 0:
+	case tier >= simd.AVX512:
+		roundHalfAVX512(&v[0], n)
+	default:
+		roundHalfAVX2(&v[0], n)
+	}
+	return n
+}

@@ -11,3 +11,7 @@ func cutTiles([]byte, []float32) (n int) { return 0 }
 
 func widenBrainTiles([]float32, []byte) (n int)          { return 0 }
 func narrowBrainTiles([]byte, []float32, uint32) (n int) { return 0 }
+func widenHalfTiles([]float32, []byte) (n int)           { return 0 }
+func narrowHalfTiles([]byte, []float32, uint32) (n int)  { return 0 }
+func roundBrainTiles([]float32) (n int)                  { return 0 }
+func roundHalfTiles([]float32) (n int)                   { return 0 }

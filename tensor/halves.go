@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// The functions here convert slices of one length in Go. They take four elements at a time, which is one access to memory. Those for
-// bfloat16 are the twins of kernels.
+// The functions here convert slices of one length in Go. They take four elements at a time, which is one access to memory. They
+// are the twins of kernels.
 
 // The largest finite magnitudes, as bits of a float32.
 const (

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -18,20 +19,25 @@ type halfKernels struct {
 	has    bool
 	widen  func(dst *float32, src *byte, n int)
 	narrow func(dst *byte, src *float32, n int, limit uint32)
+	round  func(v *float32, n int)
 	twin   *halfTwins
 }
 
 type halfTwins struct {
 	widen  func(dst []float32, src []byte)
 	narrow func(dst []byte, src []float32, limit uint32)
+	round  func(v []float32)
 	limit  uint32
 }
 
 func kernelsOfHalves() []halfKernels {
-	brain := &halfTwins{widenBrain, narrowBrain, largestBrain}
+	brain := &halfTwins{widenBrain, narrowBrain, roundBrain, largestBrain}
+	half := &halfTwins{widenHalf, narrowHalf, roundHalf, largestHalf}
 	return []halfKernels{
-		{"bfloat16, AVX2", simd.Best() >= simd.AVX2, widenBrainAVX2, narrowBrainAVX2, brain},
-		{"bfloat16, AVX512", simd.Best() >= simd.AVX512, widenBrainAVX512, narrowBrainAVX512, brain},
+		{"bfloat16, AVX2", simd.Best() >= simd.AVX2, widenBrainAVX2, narrowBrainAVX2, roundBrainAVX2, brain},
+		{"bfloat16, AVX512", simd.Best() >= simd.AVX512, widenBrainAVX512, narrowBrainAVX512, roundBrainAVX512, brain},
+		{"float16, AVX2", simd.Best() >= simd.AVX2, widenHalfAVX2, narrowHalfAVX2, roundHalfAVX2, half},
+		{"float16, AVX512", simd.Best() >= simd.AVX512, widenHalfAVX512, narrowHalfAVX512, roundHalfAVX512, half},
 	}
 }
 
@@ -79,7 +85,7 @@ func TestNarrowingKernels(t *testing.T) {
 
 func floatBitsOfHalf(h uint32) uint32 { return math.Float32bits(halfToFloat(uint16(h))) }
 
-// narrows compares the kernels that narrow x with their twins.
+// narrows compares the kernels that narrow and round x with their twins.
 func (k *halfKernels) narrows(t *testing.T, x []float32) {
 	t.Helper()
 	got, want := make([]byte, 2*len(x)), make([]byte, 2*len(x))
@@ -90,6 +96,14 @@ func (k *halfKernels) narrows(t *testing.T, x []float32) {
 			if g, w := got[2*i:2*i+2], want[2*i:2*i+2]; !bytes.Equal(g, w) {
 				t.Fatalf("%s: %08x, at most %08x, becomes %x, in Go %x", k.name, math.Float32bits(x[i]), limit, g, w)
 			}
+		}
+	}
+	rounded, wanted := slices.Clone(x), slices.Clone(x)
+	k.round(&rounded[0], len(x))
+	k.twin.round(wanted)
+	for i := range x {
+		if g, w := math.Float32bits(rounded[i]), math.Float32bits(wanted[i]); g != w {
+			t.Fatalf("%s: %08x is rounded to %08x, in Go %08x", k.name, math.Float32bits(x[i]), g, w)
 		}
 	}
 }

@@ -44,6 +44,26 @@ func widenBrainAVX2(dst *float32, src *byte, n int)
 //go:noescape
 func narrowBrainAVX2(dst *byte, src *float32, n int, most uint32)
 
+// roundBrainAVX2 is roundBrain for n values, a positive multiple of 32.
+//
+//go:noescape
+func roundBrainAVX2(v *float32, n int)
+
+// widenHalfAVX2 is widenHalf for n values, a positive multiple of 32.
+//
+//go:noescape
+func widenHalfAVX2(dst *float32, src *byte, n int)
+
+// narrowHalfAVX2 is narrowHalf for n values, a positive multiple of 32.
+//
+//go:noescape
+func narrowHalfAVX2(dst *byte, src *float32, n int, most uint32)
+
+// roundHalfAVX2 is roundHalf for n values, a positive multiple of 32.
+//
+//go:noescape
+func roundHalfAVX2(v *float32, n int)
+
 // widenBrainAVX512 is widenBrain for n values, a positive multiple of 32.
 //
 //go:noescape
@@ -53,3 +73,23 @@ func widenBrainAVX512(dst *float32, src *byte, n int)
 //
 //go:noescape
 func narrowBrainAVX512(dst *byte, src *float32, n int, most uint32)
+
+// roundBrainAVX512 is roundBrain for n values, a positive multiple of 32.
+//
+//go:noescape
+func roundBrainAVX512(v *float32, n int)
+
+// widenHalfAVX512 is widenHalf for n values, a positive multiple of 32.
+//
+//go:noescape
+func widenHalfAVX512(dst *float32, src *byte, n int)
+
+// narrowHalfAVX512 is narrowHalf for n values, a positive multiple of 32.
+//
+//go:noescape
+func narrowHalfAVX512(dst *byte, src *float32, n int, most uint32)
+
+// roundHalfAVX512 is roundHalf for n values, a positive multiple of 32.
+//
+//go:noescape
+func roundHalfAVX512(v *float32, n int)

@@ -7,9 +7,9 @@ func Round(v []float32, d DType) {
 	switch d {
 	case Float32, Float64:
 	case BFloat16:
-		roundBrain(v)
+		roundBrain(v[roundBrainTiles(v):])
 	case Float16:
-		roundHalf(v)
+		roundHalf(v[roundHalfTiles(v):])
 	default:
 		panic("tensor: rounding to " + d.String() + ", which is no float type")
 	}

@@ -15,7 +15,8 @@
 // The function that calls a kernel says how fast a codec is without this kernel alone, with AVX-512 and with AVX2 (GODEBUG=cpu.avx512f=off), measured
 // on Zen 4: without a kernel that makes it twice as fast, at 0.5 of its speed. Of each the best of two to seven runs counts, with the kernel and
 // without it in turn, of gradproxy bench codecs --rounds 7 --mib 32, with --warmup 200 on cnn and without feedback on normal. The kernels of
-// codecs/keys were measured so only.
+// codecs/keys were measured so only. The kernels of float16 and roundBrain were measured on Zen 5: medians of six rounds
+// of the commands that docs/numbers.md names.
 package asm
 
 //go:generate go -C gen run . ../../../..
