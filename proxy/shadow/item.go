@@ -44,7 +44,7 @@ func (x *item) take(hold int, b []byte) {
 // keep have keys of their own.
 func (x *item) sampled() tensor.Tensor {
 	t := x.tensor
-	if t.Base == 0 {
+	if t.Role != tensor.State || t.Base == 0 {
 		t.Key += uint64(x.off) * 0x9e3779b97f4a7c15
 	}
 	t.Off, t.Size, t.Part, t.Whole = 0, x.n, 0, false

@@ -6,14 +6,17 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Trials remember by key, so that each piece has its own; weights, which are remembered by their base, keep theirs.
+// Trials remember by key, so that each piece has its own, also of a gradient that another tensor predicts, such as NVFlare's differences of weights; weights, which are
+// remembered by their base, keep theirs.
 func TestPiecesHaveKeysOfTheirOwn(t *testing.T) {
 	key := func(x tensor.Tensor, off int) uint64 {
 		return (&item{tensor: x, off: off, n: pieceSize}).sampled().Key
 	}
 	x := gradient(7, 3*pieceSize)
-	if a, b, c := key(x, 0), key(x, pieceSize), key(x, 2*pieceSize); a != 7 || a == b || b == c || a == c {
-		t.Errorf("keys %x, %x and %x", a, b, c)
+	for _, x.Base = range []uint64{0, 9} {
+		if a, b, c := key(x, 0), key(x, pieceSize), key(x, 2*pieceSize); a != 7 || a == b || b == c || a == c {
+			t.Errorf("base %d: keys %x, %x and %x", x.Base, a, b, c)
+		}
 	}
 	x.Role, x.Base = tensor.State, 9
 	if k := key(x, pieceSize); k != 7 {
