@@ -66,7 +66,7 @@ var layers = []layer{
 	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods; sparse ones code positions by another
 
 	{"proxy", []string{"proxy/...", "parser/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
-	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},
+	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate", "proxy/internal/rank"}},
 	{"proxy/residual", []string{"parser/lru", "tensor", "codecs/feedback", "proxy/internal/rank"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel", []string{"proxy/internal/allowance", "proxy/internal/rank", "proxy/tunnel/datagram", "proxy/tunnel/udp"}},

@@ -8,17 +8,25 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 )
 
 // Sleepers are connections that nobody reads until something has happened to them. All of them wait in one epoll instance, which one goroutine watches: a
 // connection that sleeps has none. The zero Sleepers has no connections yet. Its methods are safe for concurrent use.
 type Sleepers struct {
-	mu       sync.Mutex
+	mu       sleepersLock
 	epoll    *os.File // nil: there is none yet, or Close was called
 	closed   bool
 	last     uint64 // key of the newest sleep
 	sleeping map[uint64]*sleep
 }
+
+// A sleepersLock is a lock whose rank is rank.Sleepers.
+type sleepersLock struct{ mu sync.Mutex }
+
+func (l *sleepersLock) Lock()   { rank.Lock(&l.mu, rank.Sleepers) }
+func (l *sleepersLock) Unlock() { rank.Unlock(&l.mu, rank.Sleepers) }
 
 // A sleep is the time from Sleepers.Sleep to the wake-up of a connection.
 type sleep struct {
@@ -52,14 +60,21 @@ func (s *Sleepers) Sleep(c *Conn, awake func()) bool {
 	return true
 }
 
+// Len returns how many connections sleep.
+func (s *Sleepers) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sleeping)
+}
+
 // Close ends the watch. Connections that sleep are not woken by their apps any more.
 func (s *Sleepers) Close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	if s.epoll != nil {
-		s.epoll.Close()
-		s.epoll = nil
+	epoll := s.epoll
+	s.closed, s.epoll = true, nil
+	s.mu.Unlock()
+	if epoll != nil {
+		epoll.Close() // waits for watch, which may be about to take the lock
 	}
 }
 

@@ -1,7 +1,11 @@
 package app
 
 import (
+	"maps"
 	"net"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -51,8 +55,8 @@ func readComing(t *testing.T, c *Conn) (n int) {
 // A sleeping connection is woken once, whatever ends its sleep, and its bytes are there to be read.
 func TestSleep(t *testing.T) {
 	far, near := sleepable(t, 12)
+	before := runtime.NumGoroutine()
 	var s Sleepers
-	defer s.Close()
 	ends := []func(i int){
 		func(i int) { far[i].Write([]byte("x")) },
 		func(i int) { far[i].CloseWrite() },
@@ -67,26 +71,12 @@ func TestSleep(t *testing.T) {
 			t.Fatal("a connection cannot sleep")
 		}
 	}
-	time.Sleep(50 * time.Millisecond)
-	for i := range near {
-		if len(woken[i]) > 0 {
-			t.Fatalf("connection %d is awake before anything has happened to it", i)
-		}
-	}
+	s.mu.Lock()
+	all := maps.Clone(s.sleeping)
+	s.mu.Unlock()
 	for i := range 2 * len(ends) {
 		ends[i/2](i)
-	}
-	for i := range near {
-		select {
-		case <-woken[i]:
-			if i >= 2*len(ends) {
-				t.Errorf("connection %d, to which nothing has happened, is awake", i)
-			}
-		case <-time.After(100 * time.Millisecond):
-			if i < 2*len(ends) {
-				t.Errorf("connection %d still sleeps after end %d", i, i/2)
-			}
-		}
+		<-woken[i]
 	}
 	if n := readComing(t, near[0]); n != 1 {
 		t.Errorf("read %d bytes", n)
@@ -95,14 +85,22 @@ func TestSleep(t *testing.T) {
 		near[i].Wake()
 		near[i].Close()
 	}
-	time.Sleep(10 * time.Millisecond)
-	for i := range woken {
-		if len(woken[i]) > 0 {
-			t.Errorf("connection %d was woken again", i)
+	for _, l := range all {
+		if i := slices.Index(near, l.conn); i < 2*len(ends) {
+			l.end() // as the watch may, of an event that came at the same time
 		}
 	}
-	if len(s.sleeping) != len(near)-2*len(ends) {
-		t.Errorf("%d connections are kept, want the ones that sleep", len(s.sleeping))
+	if n := s.Len(); n != len(near)-2*len(ends) {
+		t.Errorf("%d connections sleep, want the %d to which nothing has happened", n, len(near)-2*len(ends))
+	}
+	s.Close()
+	for runtime.NumGoroutine() > before { // until all calls have begun and ended
+		time.Sleep(time.Millisecond)
+	}
+	for i := range woken {
+		if len(woken[i]) > 0 {
+			t.Errorf("connection %d was woken once too often", i)
+		}
 	}
 }
 
@@ -130,6 +128,30 @@ func TestSleepWhileBytesCome(t *testing.T) {
 				t.Fatalf("connection %d sleeps for ever after %d bytes", i, read)
 			}
 			read += readComing(t, c)
+		}
+	}
+}
+
+// Close returns also while apps wake connections: the goroutine that it waits for may be about to take the lock.
+func TestCloseWhileBytesCome(t *testing.T) {
+	const n = 64
+	far, near := sleepable(t, n)
+	for range 50 {
+		var s Sleepers
+		for _, c := range near {
+			if !s.Sleep(c, func() {}) {
+				t.Fatal("a connection cannot sleep")
+			}
+		}
+		var writers sync.WaitGroup
+		for _, c := range far {
+			writers.Go(func() { c.Write([]byte("x")) })
+		}
+		s.Close()
+		writers.Wait()
+		for _, c := range near {
+			c.Wake() // the ones that the app has not woken
+			readComing(t, c)
 		}
 	}
 }

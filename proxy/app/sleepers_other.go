@@ -8,5 +8,8 @@ type Sleepers struct{}
 // Sleep reports that the connection cannot sleep.
 func (*Sleepers) Sleep(*Conn, func()) bool { return false }
 
+// Len returns 0.
+func (*Sleepers) Len() int { return 0 }
+
 // Close does nothing.
 func (*Sleepers) Close() {}

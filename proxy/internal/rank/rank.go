@@ -10,9 +10,10 @@ const (
 	Bypass Rank = iota + 1 // package proxy: the relay of connections that bypass the tunnel
 	Relay                  // proxy/relay, whose package comment names the values that each of its locks guards
 	Loop
-	Table  // proxy/handover: the table of live connections
-	Rest   // proxy/path: whether a connection comes to rest
-	Submit // proxy/cache, whose package comment names the values that each of its locks guards
+	Table    // proxy/handover: the table of live connections
+	Rest     // proxy/path: whether a connection comes to rest
+	Sleepers // proxy/app: the connections that sleep
+	Submit   // proxy/cache, whose package comment names the values that each of its locks guards
 	Peer
 	Store
 	Residual // proxy/residual: all its locks, since no two of them are held at once
