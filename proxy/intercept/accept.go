@@ -35,8 +35,11 @@ type withheld struct {
 func NewPlaces(n int) Places { return Places{make(chan struct{}, max(n, 1)), &withheld{}} }
 
 // Bound lets at most n connections be open at once from now on, at least one, and no more than there are Places. Of the open ones none ends: where there are more,
-// the next ones wait until enough have left.
+// the next ones wait until enough have left. The zero Places stay without an end.
 func (p Places) Bound(n int) {
+	if p.tickets == nil {
+		return
+	}
 	w := p.withheld
 	w.mu.Lock()
 	defer w.mu.Unlock()

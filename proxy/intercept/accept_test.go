@@ -170,6 +170,21 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// The zero Places have no bound, also after one was set.
+func TestZeroPlacesHaveNoBound(t *testing.T) {
+	var p Places
+	p.Bound(1)
+	for range 3 {
+		if !p.TryEnter() {
+			t.Fatal("no place")
+		}
+	}
+	p.Leave()
+	if !p.Enter(t.Context()) {
+		t.Error("no place")
+	}
+}
+
 // A lower bound ends no connection: the next ones wait until enough have left. A higher one lets them in at once, up to the Places that there are.
 func TestPlacesAreBoundAnew(t *testing.T) {
 	p := NewPlaces(4)
