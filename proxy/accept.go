@@ -31,7 +31,7 @@ func TakesPlace(opening []byte) bool {
 // was refused is repeated, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn. Accept may return before the connection
 // has ended; ended is called then.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream, ended func()) {
-	p.carry(func() *carried { return p.accept(peer, opened, in, accept) }, ended)
+	p.carry(p.accept(peer, opened, in, accept), ended)
 }
 
 // accept is Accept up to the point where the connection is open; nil: it is none, or has ended.

@@ -21,10 +21,8 @@ type carried struct {
 	ended      func() // gives back the rest; called last
 }
 
-// carry carries the connection that open returns. It returns when the connection sleeps, or has ended. finished is called once it has ended, or open has
-// returned nil.
-func (p *Proxy) carry(open func() *carried, finished func()) {
-	k := open()
+// carry carries a connection; nil: it has ended already. It returns when the connection sleeps, or has ended. finished is called once it has ended.
+func (p *Proxy) carry(k *carried, finished func()) {
 	if k == nil {
 		finished()
 		return

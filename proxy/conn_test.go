@@ -29,6 +29,6 @@ func TestConn(t *testing.T) {
 // carryAt carries a connection between an app's end and a stream until it has ended.
 func (p *Proxy) carryAt(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls, ended func()) {
 	done := make(chan struct{})
-	p.carry(func() *carried { return p.begin(end, stream, peer, log, o, own, calls, ended) }, func() { close(done) })
+	p.carry(p.begin(end, stream, peer, log, o, own, calls, ended), func() { close(done) })
 	<-done
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -153,6 +155,29 @@ func TestDirectBeforeFirstSession(t *testing.T) {
 	if _, err := w.dial(t).Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("after a session: %v, want a reset", err)
 	}
+}
+
+// Serve returns while a connection that goes to its server directly is open, so that no goroutine waits for its end; of the end it tells.
+func TestDirectConnectionHasNoGoroutine(t *testing.T) {
+	w := newWaitingPair(t, func(c *Config) { c.Hold, c.DirectFirst = time.Millisecond, true })
+	client, c := pathtest.TCPPair(t)
+	ended := make(chan struct{})
+	w.near.Serve(t.Context(), c, app.AddrOf(w.target.Addr()), func() { close(ended) })
+	s, err := w.target.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+		t.Fatal("the connection has ended before its app")
+	default:
+	}
+	s.Close()
+	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("%v, want the end", err)
+	}
+	client.Close()
+	<-ended
 }
 
 // soonTrue waits until f is true.

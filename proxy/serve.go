@@ -29,17 +29,21 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 	}
 	o := &frame.Opening{Client: frame.Unmap(app.AddrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
 	set := p.settings.Load()
+	c.SetLinger(0) // there is no orderly end if this process is killed while c waits
+	why := "its destination is behind no peer"
 	if peer := set.peerOf(o.Server.Addr()); peer != nil {
-		p.carry(func() *carried { return p.open(ctx, c, set, peer, o) }, finished)
-		return
+		opened, apart := p.open(ctx, c, set, peer, o)
+		if !apart {
+			p.carry(opened, finished)
+			return
+		}
+		why = "there has been no tunnel to its peer yet"
 	}
-	c.SetLinger(0) // as in open
-	p.serveApart(ctx, c, set, o, "its destination is behind no peer", finished)
+	p.serveApart(ctx, c, set, o, why, finished)
 }
 
-// open has the peer dial the server of c, and returns the connection once it is open; nil: it has ended.
-func (p *Proxy) open(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (opened *carried) {
-	c.SetLinger(0) // there is no orderly end if this process is killed while c waits
+// open has the peer dial the server of c, and returns the connection once it is open; nil: it has ended, or it must go to its server directly (apart).
+func (p *Proxy) open(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (opened *carried, apart bool) {
 	pair := addrPair{set.jobOf(o.Client.Addr(), o.Server.Addr()).Name, o.Client.Addr(), o.Server.Addr()}
 	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)
 	give := func() { p.numbers.give(pair, o.Number) }
@@ -59,17 +63,14 @@ func (p *Proxy) open(ctx context.Context, c *net.TCPConn, set *Settings, peer *P
 			log.Warn("connection reset: it came while another process was taking over; on_death: hold has such connections wait")
 		}
 		if moved {
-			return nil
+			return nil, false
 		}
 		stream, err = p.ask(ctx, c, set, peer, o, log)
 	}
 	if p.config.DirectFirst && errors.Is(err, tunnel.ErrNeverUp) {
 		p.config.Metrics.opens(peer.Name, "direct")
 		log.Warn("connection goes directly, in the clear: there has been no tunnel to the peer yet (on_first: direct)")
-		over := make(chan struct{})
-		p.serveApart(ctx, c, set, o, "there has been no tunnel to its peer yet", func() { close(over) })
-		<-over
-		return nil
+		return nil, true
 	}
 	if err != nil {
 		result := openResult(err)
@@ -79,13 +80,13 @@ func (p *Proxy) open(ctx context.Context, c *net.TCPConn, set *Settings, peer *P
 			level = slog.LevelInfo // its own doing
 		}
 		log.Log(ctx, level, "connection reset: it could not be opened", "reason", result, "err", err)
-		return nil
+		return nil, false
 	}
 	p.config.Metrics.opens(peer.Name, "ok")
 	if opened = p.beginAt(c, stream, peer.Name, log, *o, parser.Client, give); opened == nil {
 		give = func() {} // begin has given it back
 	}
-	return opened
+	return opened, false
 }
 
 // errNoAnswer is why an opening ends that has waited for as long as it may.

@@ -2,7 +2,7 @@
 // to go through.
 //
 // On Linux a few threads wait for all connections (epoll(7)), so that an idle pair costs two descriptors and some 200 bytes, and
-// no goroutine of its own; one that waits for its end is the caller's. Bulk goes through the kernel only (splice(2)): a pair has
+// no goroutine: the caller gives a function that is called at the end. Bulk goes through the kernel only (splice(2)): a pair has
 // a pipe while bytes are in it. Elsewhere it is two goroutines a pair.
 //
 // A relay promises:
