@@ -22,8 +22,8 @@ func topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Show the traffic of the running proxy as it changes, on the terminal",
-		Long: `Show the links of the running proxy and the tensors that it sends, with their rates, on the terminal until q is pressed. Tab changes between four
-views: links and tensors, peers with their carriers, jobs, and budgets with the candidates of shadow mode. The arrows move the columns and lines that do not fit. A ratio of a link is the
+		Long: `Show the links of the running proxy and the tensors that it sends, with their rates, on the terminal until q is pressed. Tab changes between five
+views: links and tensors, peers with their carriers, jobs, budgets with the candidates of shadow mode, and rates and outages of the last hour. Enter explains the tensor at the top of the list, with its history; Escape goes back. The arrows move the columns and lines that do not fit. A ratio of a link is the
 bytes that apps sent and got over the bytes of packets that the link carried.
 
 With --json it prints one object a line, one a second, with the rates of that second.`,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/history"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -31,9 +32,15 @@ func TestTopOnATerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	one := proxy.TensorInfo{ID: 5, Job: "resnet", Protocol: "pslite", Role: "gradient", DType: "float32", Key: 0xabc, Bytes: 4096, Codec: "3lc", Reason: "ok", RawBytes: 5_000_000, WireBytes: 1_000_000}
+	now := []int64{time.Now().Unix()}
 	server := &http.Server{Handler: admin.Handler(admin.Config{Site: "paris", Version: "v1", Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
-		Tensors: func() []proxy.TensorInfo {
-			return []proxy.TensorInfo{{Job: "resnet", Protocol: "pslite", Role: "gradient", DType: "float32", Key: 0xabc, Bytes: 4096, Codec: "3lc", Reason: "ok", RawBytes: 5_000_000, WireBytes: 1_000_000}}
+		Tensors: func() []proxy.TensorInfo { return []proxy.TensorInfo{one} },
+		Tensor: func(id uint64) (proxy.TensorInfo, *admin.TensorHistory, bool) {
+			return one, &admin.TensorHistory{Step: 10, Times: now, Raw: []float32{1}, Wire: []float32{1}, Error: []float32{0.125}, Residual: []float32{1}}, id == 5
+		},
+		History: func(step int) history.Table {
+			return history.Table{Step: step, Times: now, Series: []history.Series{{Name: history.Name{Peer: "tokyo", Link: true}, Raw: []int64{1}, Sent: []int64{1}, Delivered: []int64{1}, Received: []int64{1}, Down: []float32{9}}}}
 		}})}
 	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
@@ -65,6 +72,10 @@ func TestTopOnATerminal(t *testing.T) {
 			}
 			io.WriteString(tty, "ss")
 			until("worst") // only cells that change are drawn, and spaces do not
+			io.WriteString(tty, "\r")
+			until("0.125") // the tensor's history
+			io.WriteString(tty, "\x1b[Z")
+			until("▒") // an outage
 			io.WriteString(tty, typed)
 			if code := exitCode(t, cmd.Wait()); code != 0 {
 				t.Errorf("exit code %d", code)

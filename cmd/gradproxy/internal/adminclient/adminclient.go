@@ -23,6 +23,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/history"
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
@@ -212,6 +213,32 @@ func (p *Proxy) Live(ctx context.Context) (*admin.Live, error) {
 		return nil, fmt.Errorf("%s: the answer is not the one of a gradproxy of this version: %w", p.address, err)
 	}
 	return l, nil
+}
+
+// History asks for the history in slots of so many seconds, which is one of history.Steps.
+func (p *Proxy) History(ctx context.Context, step int) (*history.Table, error) {
+	body, err := p.get(ctx, "/history?step="+strconv.Itoa(step), http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	t := &history.Table{}
+	if err := json.Unmarshal(body, t); err != nil {
+		return nil, fmt.Errorf("%s: the answer is not the one of a gradproxy of this version: %w", p.address, err)
+	}
+	return t, nil
+}
+
+// Tensor asks for a tensor with an id from Tensors, its explanation and its history; nil: it is not listed any more.
+func (p *Proxy) Tensor(ctx context.Context, id uint64) (*admin.Answer, error) {
+	body, err := p.get(ctx, "/tensor?id="+strconv.FormatUint(id, 10), http.StatusOK, http.StatusNotFound)
+	if err != nil || !json.Valid(body) {
+		return nil, err // of one that is not listed the answer is a line for people
+	}
+	a := &admin.Answer{}
+	if err := json.Unmarshal(body, a); err != nil {
+		return nil, fmt.Errorf("%s: the answer is not the one of a gradproxy of this version: %w", p.address, err)
+	}
+	return a, nil
 }
 
 // Shadow asks for the results of candidates; nil: the proxy has none.

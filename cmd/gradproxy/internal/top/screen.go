@@ -65,7 +65,7 @@ func Show(ctx context.Context, s *Sampler, interval time.Duration) error {
 	go sample(ctx, s, interval, news)
 	events := make(chan tcell.Event)
 	go screen.ChannelEvents(events, ctx.Done())
-	d := display{screen: screen, latest: first}
+	d := display{screen: screen, latest: first, wish: &s.wish}
 	for {
 		d.draw()
 		select {
@@ -110,13 +110,17 @@ type display struct {
 	screen tcell.Screen
 	latest *Snapshot
 	view   view
+	wish   *wish // of the next Snapshots
 }
 
 // take shows the next answer, unless the user has stopped the clock.
 func (d *display) take(x sampled) {
 	d.view.fault = x.err
-	if x.err == nil && !d.view.paused {
+	switch {
+	case x.err == nil && !d.view.paused:
 		d.latest = x.snapshot
+	case x.err == nil:
+		d.latest.past, d.latest.chosen = x.snapshot.past, x.snapshot.chosen
 	}
 }
 
@@ -133,16 +137,21 @@ func (d *display) heed(e tcell.Event) (quits bool) {
 		d.screen.Sync()
 	case *tcell.EventKey:
 		last := max(len(d.latest.Tensors)-1, 0)
-		if d.view.page != overview {
+		if d.view.page != overview || d.view.tensor != 0 {
 			last = furthest
 		}
 		switch key := e.Key(); {
-		case key == tcell.KeyCtrlC, key == tcell.KeyEscape, e.Rune() == 'q':
+		case key == tcell.KeyCtrlC, key == tcell.KeyEscape && d.view.tensor == 0, e.Rune() == 'q':
 			return true
+		case key == tcell.KeyEscape:
+			d.open(overview, 0)
+		case key == tcell.KeyEnter && d.view.page == overview && d.view.tensor == 0 && len(d.latest.Tensors) > 0:
+			d.view.back = d.view.offset
+			d.open(overview, first(d.latest, d.view).ID)
 		case key == tcell.KeyTab:
-			d.view.page, d.view.left, d.view.offset = (d.view.page+1)%pages, 0, 0
+			d.open((d.view.page+1)%pages, 0)
 		case key == tcell.KeyBacktab:
-			d.view.page, d.view.left, d.view.offset = (d.view.page+pages-1)%pages, 0, 0
+			d.open((d.view.page+pages-1)%pages, 0)
 		case key == tcell.KeyRight:
 			d.view.left = min(d.view.left+sideways, widest)
 		case key == tcell.KeyLeft:
@@ -162,6 +171,18 @@ func (d *display) heed(e tcell.Event) (quits bool) {
 		}
 	}
 	return false
+}
+
+// open shows another view, from its beginning, or a tensor in place of the overview, and back.
+func (d *display) open(p page, tensor uint64) {
+	v := &d.view
+	v.left, v.offset = 0, 0
+	if v.tensor != 0 && tensor == 0 && p == v.page {
+		v.offset = v.back
+	}
+	v.page, v.tensor = p, tensor
+	d.wish.past.Store(p == past)
+	d.wish.tensor.Store(tensor)
 }
 
 var styles = map[style]tcell.Style{plain: tcell.StyleDefault, heading: tcell.StyleDefault.Bold(true), bad: tcell.StyleDefault.Bold(true).Foreground(tcell.ColorRed)}

@@ -7,11 +7,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/adminclient"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/history"
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
@@ -27,6 +29,15 @@ type Snapshot struct {
 	Links   []Link         `json:"links"`            // in the order of Status.Peers
 	Tensors []Tensor       `json:"tensors"`          // the busiest, by their rates
 	Listed  int            `json:"tensors_in_all"`
+
+	past   *history.Table // nil: it was not asked for
+	chosen *admin.Answer  // the tensor of the wish; nil: there is none, or it is not listed any more
+}
+
+// A wish says which answers a terminal needs beside the Snapshot's. It is safe for concurrent use.
+type wish struct {
+	past   atomic.Bool
+	tensor atomic.Uint64 // its id; 0: none
 }
 
 // A Link has the rates of the bytes between this site and a peer, in bytes per second.
@@ -82,10 +93,17 @@ type Sampler struct {
 
 	shadow *trials.Report // of the last question,
 	asked  time.Time      // at that time
+
+	wish    wish
+	past    *history.Table // likewise
+	pastAt  time.Time
+	chosen  *admin.Answer // likewise, of the tensor with that id
+	id      uint64
+	answers time.Time
 }
 
-// shadowEvery is how often the candidates' results are asked for, which take a proxy of many tensors some time to add up.
-const shadowEvery = 5 * time.Second
+// seldom is how often the candidates' results and histories are asked for, which take a proxy of many tensors some time to add up.
+const seldom = 5 * time.Second
 
 // askedTensors is how many tensors a Sampler asks for: the ones that have sent most bytes so far. It shows the busiest of these. To list thousands each second would be
 // a load on the proxy.
@@ -109,7 +127,7 @@ func (s *Sampler) Next(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if now := time.Now(); now.Sub(s.asked) >= shadowEvery {
+	if now := time.Now(); now.Sub(s.asked) >= seldom {
 		if s.shadow, err = s.Proxy.Shadow(ctx); err != nil {
 			return nil, err
 		}
@@ -118,7 +136,25 @@ func (s *Sampler) Next(ctx context.Context) (*Snapshot, error) {
 	x := s.next(time.Now(), status, tensors)
 	x.Listed, x.Shadow = listed, s.shadow
 	x.take(live)
-	return x, nil
+	return x, s.grant(ctx, x)
+}
+
+// grant asks for the answers that the terminal wishes for.
+func (s *Sampler) grant(ctx context.Context, x *Snapshot) (err error) {
+	if s.wish.past.Load() && x.Time.Sub(s.pastAt) >= seldom {
+		if s.past, err = s.Proxy.History(ctx, pastStep); err != nil {
+			return err
+		}
+		s.pastAt = x.Time
+	}
+	if id := s.wish.tensor.Load(); id != 0 && (id != s.id || x.Time.Sub(s.answers) >= seldom) {
+		if s.chosen, err = s.Proxy.Tensor(ctx, id); err != nil {
+			return err
+		}
+		s.id, s.answers = id, x.Time
+	}
+	x.past, x.chosen = s.past, s.chosen
+	return nil
 }
 
 // take takes in the state of peers, jobs and budgets.

@@ -29,7 +29,9 @@ type view struct {
 	page   page
 	left   int // columns that are left out at the left
 	order  order
-	offset int // of the first tensor that is shown
+	offset int    // of the first tensor that is shown, or lines
+	tensor uint64 // id of the one that is shown in place of the overview; 0: none
+	back   int    // offset of the overview meanwhile
 	paused bool
 	fault  error // why the last question had no answer; nil: it had one
 }
@@ -66,6 +68,8 @@ func text(x *Snapshot, v view, height int) []line {
 	put(plain, "")
 	top := len(all)
 	switch v.page {
+	case past:
+		all = append(all, pastOf(x)...)
 	case carriers:
 		all = append(all, peersAndCarriers(x)...)
 	case jobs:
@@ -83,14 +87,22 @@ func text(x *Snapshot, v view, height int) []line {
 			all = append(all, shadowRows(x)...)
 		}
 	default:
+		if v.tensor != 0 {
+			all = append(all, chosen(x, v.tensor)...)
+			break
+		}
 		all = append(all, links(x)...)
 		put(plain, "")
 		tensors := sorted(x.Tensors, v.order)
 		first := min(v.offset, max(len(tensors)-1, 0))
 		put(plain, "tensors sent: %d, ordered by %s", x.Listed, orderNames[v.order])
-		all = append(all, rows(tensors[first:])...)
+		table := rows(tensors[first:])
+		if len(tensors) > 0 {
+			table[1].style = heading // the one that Enter opens
+		}
+		all = append(all, table...)
 	}
-	if v.page != overview && len(all) > top { // a heading stays
+	if (v.page != overview || v.tensor != 0) && len(all) > top { // a heading stays
 		all = slices.Delete(all, top+1, min(top+1+v.offset, len(all)))
 	}
 	for i := range all[top:] {
@@ -98,6 +110,12 @@ func text(x *Snapshot, v view, height int) []line {
 		l.text = string([]rune(l.text)[min(v.left, len([]rune(l.text))):])
 	}
 	foot := fmt.Sprintf("q quit  tab: %s (%d of %d)  ← → columns  ↑ ↓ scroll  s order  p pause", pageNames[v.page], v.page+1, int(pages))
+	switch {
+	case v.tensor != 0:
+		foot += "  esc back"
+	case v.page == overview:
+		foot += "  enter tensor"
+	}
 	if v.paused {
 		foot += "   (paused)"
 	}
@@ -105,6 +123,12 @@ func text(x *Snapshot, v view, height int) []line {
 		all = all[:max(height-1, 0)]
 	}
 	return append(all, line{foot, heading})
+}
+
+// first returns the tensor at the top of the overview, which has one.
+func first(x *Snapshot, v view) Tensor {
+	tensors := sorted(x.Tensors, v.order)
+	return tensors[min(v.offset, len(tensors)-1)]
 }
 
 // links is the table of links.

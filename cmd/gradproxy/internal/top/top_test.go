@@ -99,7 +99,7 @@ func TestDisplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer screen.Fini()
-	d := display{screen: screen, latest: x}
+	d := display{screen: screen, latest: x, wish: &wish{}}
 	shown := func() string {
 		d.draw()
 		cells, width, _ := screen.GetContents()

@@ -19,10 +19,11 @@ const (
 	carriers             // peers and their carriers
 	jobs                 // by peer and job
 	plans                // budgets of the day, and the candidates of shadow mode
+	past                 // rates and outages of the last hour
 	pages
 )
 
-var pageNames = [pages]string{"overview", "peers and carriers", "jobs", "budgets and shadow mode"}
+var pageNames = [pages]string{"overview", "peers and carriers", "jobs", "budgets and shadow mode", "the last hour"}
 
 // peersAndCarriers is the table of peers with their carriers, as the page has it.
 func peersAndCarriers(x *Snapshot) []line {
