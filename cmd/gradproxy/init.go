@@ -24,14 +24,18 @@ type made struct {
 func initCommand() *cobra.Command {
 	var q questions
 	var output, domain string
+	var jobs []string
 	var force, asJSON bool
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Ask four questions, and write the configuration and certificates of two sites",
 		Long: `Ask four questions, and write for each of two sites a folder with its configuration, certificate and key, to be copied to
-/etc/gradproxy there. A question whose flag is given is not asked. In each flag the two sites' parts are separated by a comma.`,
+/etc/gradproxy there. A question whose flag is given is not asked. In each flag of a question the two sites' parts are separated by a comma.
+
+Jobs that share the sites have a name each, by which figures and rules tell them apart, and networks of their own at both sites (--job, once for each).`,
 		Example: `  gradproxy init
-  gradproxy init --sites paris,tokyo --addresses paris.example,- --networks 10.1.0.0/16,10.2.0.0/16 --loss nothing`,
+  gradproxy init --sites paris,tokyo --addresses paris.example,- --networks 10.1.0.0/16,10.2.0.0/16 --loss nothing
+  gradproxy init --loss gradients --job resnet=10.1.3.0/24,10.2.3.0/24 --job bert=10.1.4.0/24,10.2.4.0/24`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			q.in, q.out = bufio.NewScanner(c.InOrStdin()), c.ErrOrStderr()
@@ -40,6 +44,12 @@ func initCommand() *cobra.Command {
 				return err
 			}
 			plan.Domain = domain
+			if plan.Jobs, err = namedJobs(jobs); err == nil {
+				err = plan.CheckJobs()
+			}
+			if err != nil {
+				return usagef("--job: %v", err)
+			}
 			files, err := setup.Write(output, plan, force)
 			if err != nil {
 				return certError(err)
@@ -57,6 +67,7 @@ func initCommand() *cobra.Command {
 	c.Flags().StringVar(&q.addresses, "addresses", "", "address of each as the other reaches it, host or host:port; - for one that cannot be reached, and dials")
 	c.Flags().StringVar(&q.networks, "networks", "", "network of each one's hosts, such as 10.1.0.0/16,10.2.0.0/16; - for the address alone")
 	c.Flags().StringVar(&q.loss, "loss", "", "tensors that may lose precision: "+strings.Join(setup.Losses, ", ")+" (of gradients)")
+	c.Flags().StringArrayVar(&jobs, "job", nil, "a job's NAME, or NAME=NETWORK,NETWORK: those of its hosts; may be repeated (default: one job, if something may be lost)")
 	c.Flags().StringVar(&output, "output", ".", "folder in which the sites' folders are made")
 	c.Flags().StringVar(&domain, "domain", "training", "trust domain, the first part of the sites' ids")
 	c.Flags().BoolVar(&force, "force", false, "write over the sites' files if they exist")
@@ -97,6 +108,29 @@ func tell(w io.Writer, output string, plan setup.Plan, files []setup.File) error
 	b.WriteString("then, at both sites: systemctl enable --now gradproxy && gradproxy ready --wait 1m\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// namedJobs reads the values of --job.
+func namedJobs(texts []string) (jobs []setup.Job, err error) {
+	for _, text := range texts {
+		name, networks, some := strings.Cut(text, "=")
+		if err := config.CheckName(name); err != nil {
+			return nil, err
+		}
+		j := setup.Job{Name: name}
+		for network := range strings.SplitSeq(networks, ",") {
+			if !some {
+				break
+			}
+			n, err := netip.ParsePrefix(network)
+			if err != nil || n != n.Masked() {
+				return nil, fmt.Errorf("%q is not a network: write %s=10.1.3.0/24,10.2.3.0/24", network, name)
+			}
+			j.Networks = append(j.Networks, n)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
 }
 
 // questions are asked of the user, one for each answer that is empty.

@@ -26,7 +26,14 @@ type Site struct {
 type Plan struct {
 	Sites  [2]Site
 	Loss   string // one of Losses
+	Jobs   []Job  // none: one, of all hosts
 	Domain string // trust domain of the certificates; needed unless the folder has an authority already
+}
+
+// A Job is one whose tensors are told apart from other jobs', by the networks of its hosts at the sites.
+type Job struct {
+	Name     string
+	Networks []netip.Prefix // none: the networks of both sites
 }
 
 // Losses lists the values that may lose precision: none, gradients, or gradients and their sums.
@@ -99,7 +106,7 @@ func Write(dir string, p Plan, force bool) ([]File, error) {
 
 // check finds mistakes that the configuration's own check would find too late, or would blame on a file that the user has not written.
 func (p *Plan) check() error {
-	for _, part := range []func() error{p.CheckNames, p.CheckAddresses, p.CheckLoss, p.CheckNetworks} {
+	for _, part := range []func() error{p.CheckNames, p.CheckAddresses, p.CheckLoss, p.CheckNetworks, p.CheckJobs} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -148,6 +155,24 @@ func (p *Plan) CheckNetworks() error {
 	return nil
 }
 
+// CheckJobs finds mistakes of the jobs' networks that would leave no connection to a job: one has a network at each site.
+func (p *Plan) CheckJobs() error {
+	for i, j := range p.Jobs {
+		if slices.ContainsFunc(p.Jobs[:i], func(o Job) bool { return o.Name == j.Name }) {
+			return fmt.Errorf("two jobs are called %q: give them two names", j.Name)
+		}
+		if len(j.Networks) == 0 {
+			continue
+		}
+		for _, s := range p.Sites {
+			if !slices.ContainsFunc(j.Networks, func(n netip.Prefix) bool { return slices.ContainsFunc(s.Networks, n.Overlaps) }) {
+				return fmt.Errorf("job %s has no host at %s: name a network within %s", j.Name, s.Name, list(s.Networks, "%v"))
+			}
+		}
+	}
+	return nil
+}
+
 // configuration is the file of site i.
 func (p *Plan) configuration(i int) string {
 	own, peer := p.Sites[i], p.Sites[1-i]
@@ -173,24 +198,36 @@ admin: "127.0.0.1:9090"
 	return b.String()
 }
 
-// policy is the part about loss, alike at both sites.
+// policy is the part about jobs and loss, alike at both sites.
 func (p *Plan) policy() string {
-	if p.Loss == "nothing" {
+	jobs := p.Jobs
+	switch {
+	case p.Loss == "nothing" && len(jobs) == 0:
 		return "# Every byte that arrives is the byte that was sent. docs/loss.md says how to save more.\n"
+	case len(jobs) == 0:
+		jobs = []Job{{Name: "training"}}
 	}
-	all := list(slices.Concat(p.Sites[0].Networks, p.Sites[1].Networks), "%v")
-	aggregates, rule := "", ""
+	aggregates := ""
 	if p.Loss == "sums" {
-		aggregates, rule = ", aggregates: lossy", "  - {job: training, role: aggregate, codec: int8}\n"
+		aggregates = ", aggregates: lossy"
 	}
-	return fmt.Sprintf(`# Gradients lose something where the wire or the job's own process proves them, and the loss of one step is added to the next: docs/loss.md
-jobs:
-  - {name: training, networks: [%s]%s}
-policy:
-  - {job: training, role: gradient, max_bytes: 4KiB, codec: verbatim}
-  - {job: training, role: gradient, codec: int4}
-%sstate: {dir: /var/lib/gradproxy}
-`, all, aggregates, rule)
+	var named, rules strings.Builder
+	for _, j := range jobs {
+		networks := j.Networks
+		if len(networks) == 0 {
+			networks = slices.Concat(p.Sites[0].Networks, p.Sites[1].Networks)
+		}
+		fmt.Fprintf(&named, "  - {name: %s, networks: [%s]%s}\n", j.Name, list(networks, "%v"), aggregates)
+		fmt.Fprintf(&rules, "  - {job: %[1]s, role: gradient, max_bytes: 4KiB, codec: verbatim}\n  - {job: %[1]s, role: gradient, codec: int4}\n", j.Name)
+		if p.Loss == "sums" {
+			fmt.Fprintf(&rules, "  - {job: %s, role: aggregate, codec: int8}\n", j.Name)
+		}
+	}
+	if p.Loss == "nothing" {
+		return "# Every byte that arrives is the byte that was sent. docs/loss.md says how to save more.\njobs:\n" + named.String()
+	}
+	return "# Gradients lose something where the wire or the job's own process proves them, and the loss of one step is added to the next: docs/loss.md\njobs:\n" + named.String() +
+		"policy:\n" + rules.String() + "state: {dir: /var/lib/gradproxy}\n"
 }
 
 // listen is the address of the site's tunnel, unless it is the default.
