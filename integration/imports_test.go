@@ -123,7 +123,7 @@ var onlyIn = map[string][]string{
 }
 
 // forTests are the packages of integration that the tests of any package may import.
-var forTests = []string{"integration/require", "integration/require/freeport", "integration/require/netns", "integration/promtest", "integration/vm"}
+var forTests = []string{"integration/require", "integration/require/freeport", "integration/require/netns", "integration/require/paired", "integration/promtest", "integration/vm"}
 
 // A listedPackage holds the fields of `go list -json` that this test reads.
 type listedPackage struct {

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
+	"time"
 )
 
 // A Gradproxy is the program under test, and a folder with the certificates and configurations of its processes.
@@ -225,11 +227,55 @@ func (g *Gradproxy) Replace(ctx context.Context, w *WAN, ps Proxies, i int, c Co
 // Path returns the path of the program.
 func (g *Gradproxy) Path() string { return g.binary }
 
+// Reload has all proxies read another configuration, and waits until each has. It differs only in what takes no restart.
+func (g *Gradproxy) Reload(ctx context.Context, w *WAN, ps Proxies, c Config) error {
+	const read = "gradproxy_config_reloads_total"
+	for k, p := range ps {
+		before, err := p.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := g.write(w, c.sites(w)[k], c); err != nil {
+			return err
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			return fmt.Errorf("testbed: the proxy at site %s: %w", p.site.Site, err)
+		}
+		for {
+			after, err := p.Metrics(ctx)
+			if err != nil {
+				return err
+			}
+			if Sum(after, read, `result="failed"`) > Sum(before, read, `result="failed"`) {
+				return fmt.Errorf("testbed: the proxy at site %s refuses the configuration:\n%s", p.site.Site, p.log)
+			}
+			if Sum(after, read, `result="ok"`) > Sum(before, read, `result="ok"`) {
+				break
+			}
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// write writes the configuration of site i, and returns its path.
+func (g *Gradproxy) write(w *WAN, i int, c Config) (file string, err error) {
+	file = filepath.Join(g.dir, w.Sites[i].Name()+".yaml")
+	if err := os.WriteFile(file, []byte(g.configuration(w, i, c)), 0o600); err != nil {
+		return "", fmt.Errorf("testbed: %w", err)
+	}
+	return file, nil
+}
+
 // StartOne starts the proxy of site i only, and waits for nothing.
 func (g *Gradproxy) StartOne(w *WAN, i int, c Config) (*Proxy, error) {
-	file := filepath.Join(g.dir, w.Sites[i].Name()+".yaml")
-	if err := os.WriteFile(file, []byte(g.configuration(w, i, c)), 0o600); err != nil {
-		return nil, fmt.Errorf("testbed: %w", err)
+	file, err := g.write(w, i, c)
+	if err != nil {
+		return nil, err
 	}
 	ns, _, _ := w.Sites[i].edge()
 	p, err := startProcess(ns.Command(g.binary, "run", "-c", file), nil)

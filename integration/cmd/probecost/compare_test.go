@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	"github.com/gradproxy/gradproxy/integration/require/paired"
 )
 
 // played returns stretches of steps that vary by 10 %, become slower all the time, and take twice the time in every seventh stretch; with probes they take
@@ -32,7 +34,7 @@ func played(blocks int, by float64) (stretches []stretch) {
 			seconds = append(seconds, step)
 			s.processor += step / block
 		}
-		s.seconds = quantile(seconds, 1, 4)
+		s.seconds = paired.Quantile(seconds, 1, 4)
 		s.calls = s.seconds / 50
 		stretches = append(stretches, s)
 	}
@@ -43,14 +45,14 @@ func played(blocks int, by float64) (stretches []stretch) {
 func TestCompare(t *testing.T) {
 	of := func(s *stretch) float64 { return s.seconds }
 	stretches := played(120, 0.03)
-	c, err := compare(stretches, normal95, of)
+	c, err := compare(stretches, paired.Normal95, of)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.pairs != 60 || c.low > 0.03 || c.high < 0.03 || c.high-c.low < 0.004 || c.high-c.low > 0.04 || c.without < 0.01 || c.without > 0.02 {
+	if c.Pairs != 60 || c.Low > 0.03 || c.High < 0.03 || c.High-c.Low < 0.004 || c.High-c.Low > 0.04 || c.Without < 0.01 || c.Without > 0.02 {
 		t.Errorf("%+v", c)
 	}
-	if c, err := compare(stretches[:3], normal95, of); err == nil {
+	if c, err := compare(stretches[:3], paired.Normal95, of); err == nil {
 		t.Errorf("of one pair: %+v", c)
 	}
 }
@@ -74,7 +76,7 @@ func TestVerdict(t *testing.T) {
 
 // The time that probes add to calls is told as a share of the step.
 func TestShare(t *testing.T) {
-	r := result{time: comparison{without: 0.01}, calls: comparison{without: 0.0002, change: 0.04, low: 0.03, high: 0.05}}
+	r := result{time: comparison{paired.Change{Without: 0.01}}, calls: comparison{paired.Change{Without: 0.0002, Median: 0.04, Low: 0.03, High: 0.05}}}
 	if got, want := r.share(), "+0.080 % (bounds: +0.060 to +0.100 %)"; got != want {
 		t.Errorf("share %q, want %q", got, want)
 	}

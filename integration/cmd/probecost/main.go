@@ -39,6 +39,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
+	"github.com/gradproxy/gradproxy/integration/require/paired"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
@@ -320,11 +321,11 @@ func (m *measurement) stretch(ranks [2]*rank, with bool) (s stretch, seen int, e
 		if len(all) == 0 {
 			return s, 0, errors.New("no call for a bucket was measured")
 		}
-		s.calls += quantile(all, 1, 2) * float64(len(all)) / float64(end-first) / float64(len(ranks))
+		s.calls += paired.Quantile(all, 1, 2) * float64(len(all)) / float64(end-first) / float64(len(ranks))
 	}
 	sums, err := w.seen()
 	s.processor = (after - before) / float64(end-first)
-	s.seconds = quantile(ranks[0].seconds(first, end), 1, 4)
+	s.seconds = paired.Quantile(ranks[0].seconds(first, end), 1, 4)
 	return s, (sums - sumsBefore) * m.block / (end - first), err
 }
 
