@@ -31,14 +31,15 @@ import (
 type Config struct {
 	// Between is given the address of the far proxy's tunnel listener and returns the one that the near proxy dials:
 	// a relay with an emulated link, for example. nil: the same.
-	Between  func(target netip.AddrPort) (netip.AddrPort, error)
-	Rules    []policy.Rule
-	Jobs     []proxy.Job
-	Carrier  string       // as tunnel.Config.Carrier; "": TLS
-	Pad      int          // as tunnel.Config.Pad; 0: none
-	Verbatim bool         // no parsers: every byte travels as it is
-	Log      *slog.Logger // nil: silent
-	Shadow   []string     // as proxy.Settings.Shadow, with a core of its own; none: nothing is tried
+	Between   func(target netip.AddrPort) (netip.AddrPort, error)
+	Rules     []policy.Rule
+	Jobs      []proxy.Job
+	Carrier   string            // as tunnel.Config.Carrier; "": TLS
+	Pad       int               // as tunnel.Config.Pad; 0: none
+	Verbatim  bool              // no parsers: every byte travels as it is
+	Protocols []parser.Protocol // that the proxies understand; nil: all
+	Log       *slog.Logger      // nil: silent
+	Shadow    []string          // as proxy.Settings.Shadow, with a core of its own; none: nothing is tried
 
 	// Near and Far tell which collectives the apps at the two sites call; nil: nobody sees them.
 	Near, Far parser.Calls
@@ -124,7 +125,10 @@ func (p *Pair) site(cfg Config, calls parser.Calls, name, peer, dial string, up 
 	if calls != nil {
 		pc.Calls = func(syscall.Conn, netip.AddrPort) parser.Calls { return calls }
 	}
-	if !cfg.Verbatim {
+	switch {
+	case cfg.Protocols != nil:
+		pc.Protocols = cfg.Protocols
+	case !cfg.Verbatim:
 		pc.Protocols = parsers.Protocols()
 	}
 	if s.Proxy, err = proxy.New(pc); err != nil {
