@@ -143,7 +143,11 @@ func sendingEnded(c *path.Conn, err error, last *send.Sender) error {
 	if e == nil {
 		e = c.Stream.CloseWrite()
 	}
-	if e != nil {
+	switch {
+	case e != nil && kind == frame.Reset: // the peer has come first, or the tunnel is lost: the other direction says so
+		c.Abort(frame.ResetByApp)
+		return err
+	case e != nil:
 		c.Abort(frame.ResetByFrames)
 		return fmt.Errorf("proxy: tunnel: %w", e)
 	}
@@ -163,6 +167,8 @@ func receivingEnded(c *path.Conn, err error) error {
 		c.Stream.Reset(frame.ResetByApp)
 	case errors.Is(err, path.ErrAppReset):
 		c.ResetApp()
+	case errors.Is(err, tunnel.ErrClosed): // by sendingEnded, since the app is gone
+		c.Abort(frame.ResetByApp)
 	case !c.Aborted():
 		c.Abort(frame.ResetByFrames)
 	}
@@ -181,6 +187,8 @@ func endedHow(c *path.Conn, send, recv error) string {
 			return "reset by app"
 		case errors.As(err, &byPeer) && (byPeer.Code == frame.ResetByApp || byPeer.Code == tunnel.CodeClosed):
 			return "reset by far app"
+		case byPeer != nil && byPeer.Remote && byPeer.Code == frame.ResetByFrames && errors.Is(send, path.ErrAppGone):
+			return "reset by app" // which the far app's reset has met: a peer of an earlier version says no more
 		case errors.Is(err, frame.ErrFrame), errors.Is(err, parser.ErrReset):
 			c.Log.Error("connection reset", "reason", "protocol", "err", err)
 			return "protocol"

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,6 +37,7 @@ func TestHow(t *testing.T) {
 		{wrapped(path.ErrAppGone), nil, "reset by app"},
 		{nil, wrapped(&tunnel.ResetError{Code: frame.ResetByApp}), "reset by far app"},
 		{nil, wrapped(&tunnel.ResetError{Code: frame.ResetByFrames}), "tunnel"},
+		{wrapped(path.ErrAppGone), wrapped(&tunnel.ResetError{Code: frame.ResetByFrames, Remote: true}), "reset by app"},
 		{nil, wrapped(frame.ErrFrame), "protocol"},
 		{wrapped(parser.ErrReset), nil, "protocol"},
 		{nil, wrapped(memory.ErrMemory), "memory"},
@@ -110,4 +114,49 @@ func TestBrokenConnectionIsNeverClosedInOrder(t *testing.T) {
 		t.Errorf("the app's connection is closed with linger %d, want 0: a reset", linger)
 	}
 	close(slow)
+}
+
+// Of two apps that reset their connection at once each is told as the one that did, or as the other's far app: the tunnel has done nothing wrong.
+func TestResetsThatMeet(t *testing.T) {
+	logs := map[string]*logBuffer{"near": {}, "far": {}}
+	l := newLinked(t, func(near, far *Config) {
+		near.Log = slog.New(slog.NewTextHandler(logs["near"], &slog.HandlerOptions{Level: slog.LevelDebug}))
+		far.Log = slog.New(slog.NewTextHandler(logs["far"], &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	ln := l.listen()
+	const n = 200
+	var ends []*net.TCPConn
+	for range n {
+		client := l.ask()
+		server, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, client, server.(*net.TCPConn))
+		for i, c := range ends[len(ends)-2:] { // both directions are under way
+			if _, err := c.Write([]byte{1}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ends[len(ends)-1-i].Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var resets sync.WaitGroup
+	for _, c := range ends {
+		resets.Go(func() { app.Reset(c) })
+	}
+	resets.Wait()
+	for !l.near.Idle() || !l.far.Idle() {
+		time.Sleep(time.Millisecond)
+	}
+	for side, log := range logs {
+		text := log.String()
+		if told := strings.Count(text, `how="reset by app"`) + strings.Count(text, `how="reset by far app"`); told != n {
+			t.Errorf("%s: %d of %d connections are told as reset by an app", side, told, n)
+		}
+		if at := strings.Index(text, "reason=tunnel"); at >= 0 {
+			t.Errorf("%s: the log blames the tunnel: %.200s", side, text[at:])
+		}
+	}
 }
