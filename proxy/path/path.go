@@ -220,5 +220,5 @@ func (c *Conn) SendFIN() {
 // WasReset reports, at the end of the app's bytes, that this is the end of a reset connection and no FIN: a write has failed, or
 // the kernel holds the connection for closed though no FIN of ours has ended it.
 func (c *Conn) WasReset() bool {
-	return c.appGone.Load() || !c.finSent.Load() && app.ClosedByReset(c.App)
+	return c.appGone.Load() || app.ClosedByReset(c.App) && !c.finSent.Load() // in this order: the FIN is noted before it is sent
 }

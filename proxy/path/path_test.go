@@ -1,6 +1,7 @@
 package path_test
 
 import (
+	"io"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy/app"
@@ -57,5 +58,34 @@ func TestAbort(t *testing.T) {
 	}
 	if n, err := b.Read(make([]byte, 1)); err == nil || err.Error() == "EOF" {
 		t.Errorf("the app reads %d bytes, %v, where it must see a reset", n, err)
+	}
+}
+
+// The FIN that ends the second direction of a connection closes it, also between two looks of the sender, and makes the app's own FIN no reset.
+func TestFINIsNoReset(t *testing.T) {
+	for range 2000 {
+		a, b, err := pathtest.Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &path.Conn{App: app.Plain(b)}
+		a.CloseWrite()
+		if _, err := b.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatal(err)
+		}
+		sent := make(chan struct{})
+		go func() { c.SendFIN(); close(sent) }()
+		for done := false; !done; {
+			select {
+			case <-sent:
+				done = true
+			default:
+			}
+			if c.WasReset() {
+				t.Fatal("an orderly end is taken for a reset")
+			}
+		}
+		a.Close()
+		b.Close()
 	}
 }
