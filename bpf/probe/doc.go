@@ -19,9 +19,10 @@
 //
 // The tag that a call gets is on the wire. A process group counts tags; the machine code of
 // c10d::ProcessGroupGloo::nextTag tells where its counter is. The programs read it before the call, and the reader of a Call reads it again. The thread takes the tag only later: another thread may
-// call in between, and take that tag. So the programs count the tags that all calls take which have entered a method of the group. If its counter is behind, some call has no tag
-// yet, and nothing is known of the calls at hand, nor of a call that was about to get the tag that the counter shows. A call that fails takes no tag: the next call of its thread finds that
-// out, unless another thread has called in between; then the counter stays behind, and the group proves nothing any more.
+// call in between, and take that tag. So the programs count the tags that all calls take which have entered a method of the group. If the counter was behind before a call was counted, some call has no tag
+// yet, and nothing is known of the calls at hand, nor of any call that was about to get a tag from the counter's to the count. If there are more than eight of these, all calls of the group so far are forgotten.
+// A call that fails takes no tag: the next call of its thread finds that out, unless a tag was given in between; then the counter stays behind, and the group proves nothing any more. A counter that is ahead shows that calls were not counted. They are added to the count, and the
+// calls that have come before that are in doubt too.
 //
 // If a group has given a tag and no program has noted the call, nothing is known of that call: the kernel skips a program that would interrupt another one.
 //

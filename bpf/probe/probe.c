@@ -45,7 +45,7 @@ struct objects {
 struct group {
 	__u64 object; // its address; 0: a free place; CHANGING: another group is taking the place
 	// In the upper half the tag after the ones that all calls get that have entered its methods. In the lower half its generation, which tells it from
-	// the process's other groups, also from earlier ones at this address.
+	// the process's other groups, also from earlier ones at this address, and from itself before its calls were forgotten.
 	__u64 expected;
 	__u32 size;   // ranks; 0: its construction was not seen
 	__u32 first;  // tag from which on its all-reduces are noted
@@ -55,18 +55,12 @@ struct group {
 #define MEMBERS_ONE 16
 #define MEMBERS_TWO 24
 
-// A thread is about to sum a bucket.
+// A thread may be about to sum a bucket, and has entered a method of a group that gives tags. Another thread may take the place at any time, so each of the last two words names its thread.
 struct thread {
-	__u64 id;     // process and thread
+	__u64 id;     // process and thread, which is about to sum a bucket
 	__u64 tensor; // of the bucket; 0: none
-};
-
-// A thread has entered a method of a group that gives tags.
-struct entrant {
-	__u64 id;	// process and thread
-	__u64 expected; // of the group, after it
-	__u32 tag;	// which the group was about to give
-	__u32 tags;	// that the call takes
+	__u64 tag;    // which a group was about to give to the thread's last call, with the thread's number above it
+	__u64 group;  // of that call: its generation, above the thread's number (30 bits) and the number of tags that the call takes (2 bits)
 };
 
 // A process is one that the reader has named. Of others nothing is noted. It has the groups that live, or some of them if there are
@@ -89,7 +83,6 @@ struct process {
 	__u32 place;	   // in struct recent, which no other process has now
 	__u64 alone;	   // changes of its groups after which it had one group
 	struct thread threads[THREADS];
-	struct entrant entrants[THREADS];
 	struct group groups[GROUPS];
 };
 
@@ -169,12 +162,13 @@ INLINE struct recent *recent_calls(void)
 	return bpf_map_lookup_elem(&recent, &only);
 }
 
-// changes_of and change are full barriers, on each processor: the kernel gives atomic instructions that order to programs which use their value.
 INLINE __u64 changes_of(struct process *p)
 {
 	struct recent *r = recent_calls();
-	return r ? __sync_fetch_and_add(&r->changes[p->place & (PROCESSES - 1)], 0) : 0;
+	return r ? *(volatile __u64 *)&r->changes[p->place & (PROCESSES - 1)] : 0;
 }
+
+// change is a full barrier, on each processor: the kernel gives atomic instructions that order to programs which use their value.
 INLINE __u64 change(struct process *p)
 {
 	struct recent *r = recent_calls();
@@ -302,40 +296,44 @@ INLINE struct group *begin(struct process *p, struct group *g, const struct fres
 	return g;
 }
 
+// forget makes all that was noted of the group's calls unknown, and all calls that are on their way to get tags.
+INLINE void forget(struct process *p, struct group *g)
+{
+	__u32 generation = __sync_fetch_and_add(&p->generations, 1) + 1;
+	*(volatile __u32 *)&g->expected = generation; // the lower half
+	changed(p);
+}
+
 // An entry is a call that has entered a method of a group, which gives it a tag.
 struct entry {
 	struct call_key key; // with the tag that the group was about to give
+	__u32 end;	     // last of the tags that the call, and others on their way, may get
 	__u64 changes;	     // of the process's groups before the call
 	int alone;	     // 1: all calls before it have got their tags, so that it gets that one, or else a later call does and confuses it before
-	int behind;	     // 1: a call before it has not got its tag yet, as far as is known
+	int doubtful;	     // 1: a call on its way may get a tag that another one expects
 };
 
-// repeats reports whether the thread's last call has got no tag, as it has failed or calls another method now, and no call came after it. expected is that of the group
-// before this call.
-INLINE int repeats(struct entrant *e, __u64 id, __u64 expected, __u32 tag)
+// last_tags returns how many tags the thread's last call was to take, if it was of the same group and has got none: it has failed, or calls another method now. That is so if the group is still about to give the
+// same tag. Otherwise it returns 0.
+INLINE __u32 last_tags(struct thread *t, __u32 thread, __u32 generation, __u32 tag)
 {
-	return e->id == id && e->expected == expected && e->tag == tag && *(volatile __u64 *)&e->id == id;
+	__u64 group = t->group;
+	int same = t->tag == ((__u64)thread << 32 | tag) && group >> 2 == ((__u64)generation << 30 | thread);
+	return same ? group & 3 : 0;
 }
 
-// entered notes the thread's last call.
-INLINE void entered(struct entrant *e, __u64 id, __u64 expected, __u32 tag, __u32 tags)
-{
-	*(volatile __u64 *)&e->id = 0; // another thread may have the place
-	e->expected = expected;
-	e->tag = tag;
-	e->tags = tags;
-	*(volatile __u64 *)&e->id = id;
-}
-
-// enter notes that a thread has entered a method of a group that takes so many tags, and returns the group; 0: it has no place. The call is counted before the group's counter is read:
-// a call that has been counted and has got no tag keeps the counter behind, and the calls after it see that, whichever of them gets a tag first.
+// enter notes that a thread has entered a method of a group that takes so many tags, and returns the group; 0: it has no place, or nothing is known of the call.
+//
+// The group's counter is read before the call is counted. If both numbers are the same, all calls before it have got their tags. A later call that gets the tag that this one expects has read the counter before it
+// got that, so it finds the counter behind the count. It confuses all tags that it may get, and they are those from the counter to its own count: no more calls can be on their way. model_test.go tries all orders.
 INLINE struct group *enter(struct process *p, __u64 object, __u32 tags, struct entry *e)
 {
 	__u32 tag = 0;
-	e->changes = changes_of(p); // before the group is read: a change since then makes the call unknown
+	e->changes = changes_of(p); // before the group is read: a change since then makes the call unknown. The count's instruction orders both
 	struct group *g = place_of(p, object);
+	long unread = bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter));
 	if (!g) {
-		if (bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter)))
+		if (unread)
 			return 0; // a tag that was given and has no call is unknown
 		struct fresh f = {.object = object, .first = tag};
 		f.members[0] = read64(object + MEMBERS_ONE);
@@ -345,26 +343,36 @@ INLINE struct group *enter(struct process *p, __u64 object, __u32 tags, struct e
 	}
 	if (!g || !(g = anywhere(p, g)))
 		return 0;
-	__u64 more = (__u64)tags << 32, before = __sync_fetch_and_add(&g->expected, more);
-	if (bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter)))
+	__u64 before = __sync_fetch_and_add(&g->expected, (__u64)tags << 32);
+	if (unread) {
+		forget(p, g);
 		return 0;
-	e->key = (struct call_key){.epoch = p->epoch, .generation = before, .tag = tag};
-	__u64 id = bpf_get_current_pid_tgid(), after = before + more;
-	struct entrant *last = &p->entrants[id & (THREADS - 1)];
-	__s32 ahead = tag - (__u32)(before >> 32);
-	if (repeats(last, id, before, tag)) {
-		__u64 less = -((__u64)last->tags << 32);
-		__sync_fetch_and_add(&g->expected, less);
-		after += less;
-	} else if (ahead > 0) { // a call was not counted: nothing is known of this one, and the next one is counted from here
-		__u64 right = (__u64)(tag + tags) << 32 | (__u32)before;
-		if (__sync_val_compare_and_swap(&g->expected, after, right) == after)
-			after = right;
-	} else {
-		e->alone = !ahead;
 	}
-	e->behind = ahead < 0;
-	entered(last, id, after, tag, tags);
+	__u32 was = before >> 32, generation = before;
+	__s32 ahead = tag - was;
+	e->key = (struct call_key){.epoch = p->epoch, .generation = generation, .tag = tag};
+	e->end = ahead < 0 ? was : tag;
+	__u32 thread = bpf_get_current_pid_tgid() & ((1 << 30) - 1);
+	struct thread *t = &p->threads[thread & (THREADS - 1)];
+	__u32 failed = last_tags(t, thread, generation, tag);
+	t->tag = (__u64)thread << 32 | tag;
+	t->group = (__u64)generation << 32 | thread << 2 | tags;
+	if (!ahead && !failed) {
+		e->alone = 1;
+		return g;
+	}
+	e->doubtful = 1;
+	if (failed) {
+		__sync_fetch_and_add(&g->expected, -((__u64)failed << 32));
+		e->end = was - failed;
+	} else if (ahead > 0) { // calls were not counted. Those after this one may have expected too low a tag, up to here
+		__u32 counted = __sync_fetch_and_add(&g->expected, (__u64)ahead << 32) >> 32;
+		e->end = counted - 1;
+	}
+	if (!bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter)))
+		e->key.tag = tag; // tags before that are other calls'
+	if ((__s32)(e->end - e->key.tag) < 0)
+		e->end = e->key.tag;
 	return g;
 }
 
@@ -397,16 +405,26 @@ INLINE int show(struct process *p, struct group *g, struct call_key *key, __u64 
 	return *(volatile __u64 *)&all->changes[p->place & (PROCESSES - 1)] == changes;
 }
 
-// confuse notes that several calls have expected a tag: which of them gets it is not known. The recent call that has the tag becomes doubtful before it is written over. If it is
+// confuse notes that several calls have expected the tags from e's to its end: which of them gets which is not known. The recent calls that have the tags become doubtful before they are written over. If one is
 // on its way there, its own program sees the doubt.
-INLINE void confuse(struct process *p, struct group *g, struct call_key *key, struct call *c)
+#define CONFUSED 8
+INLINE void confuse(struct process *p, struct group *g, struct entry *e, struct call *c)
 {
+	__u32 more = e->end - e->key.tag;
+	int lost = more >= CONFUSED;
 	__builtin_memset(c, 0, sizeof(*c));
-	bpf_map_update_elem(&calls, key, c, 0);
 	doubt(p);
 	struct recent *all = recent_calls();
-	if (all)
-		put(all, p, g, key, ~0ull, c); // for questions alone
+	for (__u32 i = 0; i < CONFUSED && !lost; i++) {
+		lost = bpf_map_update_elem(&calls, &e->key, c, 0) != 0;
+		if (all)
+			put(all, p, g, &e->key, ~0ull, c); // for questions alone
+		if (i == more)
+			break;
+		e->key.tag++;
+	}
+	if (lost)
+		forget(p, g);
 }
 
 // note notes a call that a group is about to give its next tag.
@@ -419,7 +437,7 @@ INLINE void note(struct process *p, __u64 object, struct call *c)
 	if (e.alone && show(p, g, &e.key, e.changes, c)) // a call that comes to expect the tag as well does so after changes were read, and doubts them
 		return;
 	if (!e.alone || bpf_map_update_elem(&calls, &e.key, c, BPF_NOEXIST)) // another thread calls too, or the last call has failed
-		confuse(p, g, &e.key, c);
+		confuse(p, g, &e, c);
 	else
 		doubt(p); // a recent call of another group may have the tag
 }
@@ -429,9 +447,9 @@ INLINE int pass(struct process *p, __u64 object, __u32 tags)
 {
 	struct entry e = {};
 	struct group *g = p ? enter(p, object, tags, &e) : 0;
-	if (g && e.behind) {
+	if (g && e.doubtful) {
 		struct call c;
-		confuse(p, g, &e.key, &c);
+		confuse(p, g, &e, &c);
 	}
 	return 0;
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -416,6 +417,78 @@ func TestTwoThreadsOfAGroup(t *testing.T) {
 			unknown("a call after one that was not counted", j.do("reduce 0 2 0"))
 			bucket("after it")
 		})
+	}
+}
+
+// Three threads call all-reduces of one group at once and get their tags in some order. None is taken for another one's, and once all have their tags, calls prove again.
+func TestThreeThreadsOfAGroup(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	j := built(t, releases[0]).start(t)
+	j.find(p)
+	j.do("new 0 2")
+	bucket := func(why string) {
+		t.Helper()
+		j.do("announce 4")
+		if all := j.calls(j.do("reduce 0 4 0")); len(all) != int(layouts) || !all[0].Bucket || all[0].Elements != 1004 {
+			t.Errorf("%s, a bucket is none: %+v", why, all)
+		}
+	}
+	bucket("before")
+	for _, between := range []string{"", "broadcast 0", "barrier 0", "reduce 0 6 0"} {
+		for _, order := range [][3]int{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
+			why := fmt.Sprintf("after %v and %q", order, between)
+			for tensor := 1; tensor <= 3; tensor++ {
+				j.do("enter 0 %d 1", tensor)
+			}
+			for i, tensor := range order {
+				for _, c := range j.calls(j.do("leave %d", tensor)) {
+					if c.Bucket && c.Elements != uint64(1000+tensor) {
+						t.Errorf("%s: the call of tensor %d is taken for %+v", why, tensor, c)
+					}
+				}
+				if i == 0 && between != "" {
+					j.do(between)
+				}
+			}
+			bucket(why)
+		}
+	}
+}
+
+// Where more calls are on their way to their tags than one call can confuse, all calls of the group so far are forgotten, and later ones prove again.
+func TestManyThreadsOfAGroup(t *testing.T) {
+	t.Parallel()
+	p := load(t)
+	j := built(t, releases[0]).start(t)
+	j.find(p)
+	j.do("new 0 2")
+	known := func(tag int) bool {
+		t.Helper()
+		return slices.ContainsFunc(j.calls(tag), func(c Call) bool { return c.Elements != 0 })
+	}
+	first := j.do("reduce 0 1 0")
+	if !known(first) {
+		t.Fatal("a call is not known")
+	}
+	const threads = 8
+	for tensor := range threads {
+		j.do("enter 0 %d", tensor)
+	}
+	if !known(first) {
+		t.Error("a call before them is forgotten too early")
+	}
+	tags := []int{first, j.do("scatter 0")}
+	for tensor := range threads {
+		tags = append(tags, j.do("leave %d", tensor))
+	}
+	for _, tag := range tags {
+		if known(tag) {
+			t.Errorf("of tag %d a call is known: %+v", tag, j.calls(tag))
+		}
+	}
+	if !known(j.do("reduce 0 1 0")) {
+		t.Error("a call after all is not known")
 	}
 }
 

@@ -56,13 +56,8 @@ type probeProcess struct {
 		_      structs.HostLayout
 		Id     uint64
 		Tensor uint64
-	}
-	Entrants [16]struct {
-		_        structs.HostLayout
-		Id       uint64
-		Expected uint64
-		Tag      uint32
-		Tags     uint32
+		Tag    uint64
+		Group  uint64
 	}
 	Groups [64]struct {
 		_        structs.HostLayout
