@@ -54,6 +54,24 @@ func TestFlower(t *testing.T) {
 	}
 }
 
+// Models have arrays of any type, shape and order, some without elements or with one, and strategies send others than clients do: an average of integers has fractions. Without loss they all
+// arrive as they are.
+func TestFlowerOfOtherArrays(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"FedAvg", "FedAdam"} {
+		t.Run(strategy, func(t *testing.T) {
+			job := flowerJoin.job(t, 2, "--others", "1", "--strategy", strategy)
+			want, _ := runNodes(t, fast, job, nil)
+			got, ps := runNodes(t, fast, job, &testbed.Config{})
+			sameResults(t, want.results, got.results)
+			byRole(t, ps)
+			if raw, wire := tensors(t, ps, `codec="lossless"`); raw < 8<<20 || wire > raw/3 {
+				t.Errorf("%.0f bytes of arrays became %.0f, want 8 MiB at least, and a third", raw, wire)
+			}
+		})
+	}
+}
+
 // Weights may lose something in messages of a Join, which no id covers: by a rule on them a job ends with the accuracy of a direct run, and they take fewer bytes than without loss.
 func TestFlowerWithLoss(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,8 @@ import numpy as np
 
 import fashion
 
-DEFAULTS = dict(rounds=3, clients=2, hidden=64, local=20, batch=32, lr=0.1, seed=7, test=1000, strategy="FedAvg", evaluate=1, result="")  # evaluate: whether clients judge the model after each round
+DEFAULTS = dict(rounds=3, clients=2, hidden=64, local=20, batch=32, lr=0.1, seed=7, test=1000, strategy="FedAvg", evaluate=1, others=0,
+                result="")  # evaluate: whether clients judge the model after each round; others: whether it also has the arrays of others()
 
 
 def initial(c):
@@ -19,7 +20,34 @@ def initial(c):
         "first.bias": np.zeros(c["hidden"], np.float32),
         "second.weight": (random.standard_normal((c["hidden"], fashion.CLASSES)) * (1 / c["hidden"]) ** 0.5).astype(np.float32),
         "second.bias": np.zeros(fashion.CLASSES, np.float32),
+        **(others(c) if c["others"] else {}),
     }
+
+
+def others(c):
+    """Arrays of types, shapes and orders that an MLP has not."""
+    random = np.random.default_rng(c["seed"] + 1)
+
+    def normal(*shape):
+        return 0.01 * random.standard_normal(shape)
+    return {
+        "double": normal(300, 40), "half": normal(120, 50).astype(np.float16), "table": normal(4000, 16).astype(np.float32),
+        "one": np.ones(1, np.float32), "scalar": np.array(0.5, np.float32), "empty": np.zeros((0, 7), np.float32),
+        "wide": random.integers(-(1 << 40), 1 << 40, (500, 4)), "counts": np.zeros(700, np.int32), "bytes": random.integers(0, 256, 3001).astype(np.uint8),
+        "flags": random.integers(0, 2, 1500) > 0, "columns": np.asfortranarray(normal(64, 33).astype(np.float32)),
+        "foreign": normal(900).astype(">f4"), "complex": (normal(500) + 1j * normal(500)).astype(np.complex64),
+    }
+
+
+def moved(c, arrays, client, turn):
+    """others() after a client's round: rows of the table that it has met, and all of the rest."""
+    random = np.random.default_rng([c["seed"], turn, client])
+    for w, (name, first) in zip(arrays, others(c).items()):
+        w = np.asarray(w).astype(first.dtype)
+        step = 0.001 * random.standard_normal(w.shape) if w.dtype.kind in "fc" else random.integers(0, 3, w.shape)
+        if name == "table":
+            step[random.random(len(step)) < 0.9] = 0
+        yield np.asarray((w + step).astype(first.dtype), order="F" if name == "columns" else "C")
 
 
 def scores(weights, x):
@@ -29,7 +57,7 @@ def scores(weights, x):
 
 def train(c, weights, client, turn):
     """The weights after a client's steps of a round."""
-    weights = [np.array(w, np.float32) for w in weights]
+    weights, rest = [np.array(w, np.float32) for w in weights[:4]], list(moved(c, weights[4:], client, turn))
     data = fashion.Batches(*fashion.load("t10k"), client, c["clients"], c["batch"], c["seed"] + turn)  # read in a moment
     for _ in range(c["local"]):
         x, labels = data.draw()
@@ -41,7 +69,7 @@ def train(c, weights, client, turn):
         back = (error @ weights[2].T) * (hidden > 0)
         for w, gradient in zip(weights, (x.T @ back, back.sum(0), hidden.T @ error, error.sum(0))):
             w -= np.float32(c["lr"]) * gradient
-    return weights
+    return weights + rest
 
 
 def judge(c, weights):
