@@ -42,8 +42,8 @@ type Conn struct {
 	room   atomic.Int64 // bytes of memory that may wait in queue, before one call's datagrams more
 	filter atomic.Pointer[func(d []byte) bool]
 
-	buffer []byte  // dialed: bytes of the last read
-	now    arrived // that Read has not returned yet
+	batch *batch  // dialed: reads the socket
+	now   arrived // that Read has not returned yet
 
 	sent, received, datagramsSent, datagramsReceived atomic.Uint64
 }
@@ -100,9 +100,8 @@ func (c *Conn) takeQueued() error {
 // readSocket waits for datagrams of a dialed connection.
 func (c *Conn) readSocket() error {
 	for {
-		var oob [oobBuffer]byte
 		s := c.socket.Load()
-		n, m, _, _, err := s.ReadMsgUDPAddrPort(c.buffer, oob[:])
+		data, oob, _, err := c.batch.take(s)
 		if refused(err) {
 			c.moving.lost.Store(true)
 		}
@@ -112,18 +111,18 @@ func (c *Conn) readSocket() error {
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		if len(data) == 0 {
 			continue
 		}
-		if m, ok := parseMessage(c.buffer[:n]); ok { // a late welcome, or the listener does not know this address
+		if m, ok := parseMessage(data); ok { // a late welcome, or the listener does not know this address
 			if m.kind == msgStray && c.moving.idle() >= strayAfter {
 				c.Doubt()
 			}
 			continue
 		}
-		c.now = arrived{rest: c.buffer[:n]}
-		if c.now.each, c.now.mark = arrival(oob[:m]); c.now.each <= 0 {
-			c.now.each = n
+		c.now = arrived{rest: data}
+		if c.now.each, c.now.mark = arrival(oob); c.now.each <= 0 {
+			c.now.each = len(data)
 		}
 		c.count(&c.now)
 		return nil

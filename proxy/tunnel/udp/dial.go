@@ -66,7 +66,7 @@ func (d Dialer) dial(ctx context.Context, address string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{nonce: newNonce(), closed: make(chan struct{}), buffer: make([]byte, readBuffer), address: address, buffers: d.Buffers}
+	c := &Conn{nonce: newNonce(), closed: make(chan struct{}), batch: newBatch(), address: address, buffers: d.Buffers}
 	c.moving.begin(c.move)
 	c.socket.Store(s)
 	c.remote.Store(&remote)

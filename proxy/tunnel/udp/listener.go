@@ -89,10 +89,9 @@ func (l *Listener) Addr() net.Addr { return l.socket.LocalAddr() }
 
 // serve reads the socket until it is closed.
 func (l *Listener) serve() {
-	b := newBuffer(readBuffer)
-	var oob [oobBuffer]byte
+	b := newBatch()
 	for {
-		n, m, _, from, err := l.socket.ReadMsgUDPAddrPort(b.data, oob[:])
+		data, oob, from, err := b.take(l.socket)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -103,20 +102,20 @@ func (l *Listener) serve() {
 			continue
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		a := arrived{rest: b.data[:n]}
-		if a.each, a.mark = arrival(oob[:m]); a.each <= 0 {
-			a.each = max(n, 1)
+		a := arrived{rest: data}
+		if a.each, a.mark = arrival(oob); a.each <= 0 {
+			a.each = max(len(data), 1)
 		}
 		if c := l.whose(from, &a); c != nil {
-			if n > buffers[1].size {
-				a.buffer, b = b, newBuffer(readBuffer)
+			if len(data) > buffers[1].size {
+				a.buffer = b.keep()
 			}
 			c.put(a)
 			continue
 		}
 		for len(a.rest) > 0 {
 			d, _ := a.next()
-			l.take(from, oob[:m], d, a.mark)
+			l.take(from, oob, d, a.mark)
 		}
 	}
 }

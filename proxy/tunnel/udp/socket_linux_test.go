@@ -88,7 +88,7 @@ func computeNoChecksums(device string) error {
 // TestDatagramsAreCutHere: where the kernel refuses to cut a write, the datagrams leave one by one, in order.
 func TestDatagramsAreCutHere(t *testing.T) {
 	client, server := connect(t, listen(t))
-	if err := client.way.oneByOne([]byte("abcdefghi"), 4, 0); err != nil {
+	if err := client.way.apart([]byte("abcdefghi"), 4, 0); err != nil {
 		t.Fatal(err)
 	}
 	server.SetReadDeadline(time.Now().Add(time.Minute))
