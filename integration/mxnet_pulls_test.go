@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
@@ -154,4 +155,37 @@ func distance(a, b []float32) float64 {
 		norm += math.Pow(float64(x), 2)
 	}
 	return math.Sqrt(difference / norm)
+}
+
+// Weights that jump run away from a codec that drops most of their differences, so that the replica behind the WAN drifts. From the next step on all weights of the job travel exactly: that worker has the bits of the
+// worker beside the server, and the drift is counted and said.
+func TestMXNetThatDriftsGoesBackToExact(t *testing.T) {
+	t.Parallel()
+	const steps, spike = 60, 40
+	folder := t.TempDir()
+	nodes := []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Worker}, {Role: testbed.Worker, Site: 1}}
+	job := mxnetMode{nodes: nodes}.job(t, "--steps", fmt.Sprint(steps), "--spike", fmt.Sprint(spike), "--alike", folder)
+	_, ps := runMXNet(t, lan, job, &testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: "lossless", State: "3lc(s=1.75)"}})
+	differ := make([]int, steps) // arrays of which the two workers have other bits, by step
+	for _, name := range readNotes(t, folder, 2).different {
+		var step, key int
+		if n, _ := fmt.Sscanf(name, "%d.%d", &step, &key); n == 2 {
+			differ[step]++
+		}
+	}
+	t.Logf("arrays that differ, by step: %v", differ)
+	if slices.Contains(differ[8:spike+1], 0) {
+		t.Error("weights travel exactly before the drift")
+	}
+	for step := spike + 1; step < spike+16; step++ {
+		if differ[step] != 0 {
+			t.Errorf("%d arrays differ %d steps after the weights have jumped", differ[step], step-spike)
+		}
+	}
+	if n := sum(t, ps, "gradproxy_jobs_drifted_total"); n != 1 {
+		t.Errorf("%.0f drifts are counted, want 1", n)
+	}
+	if log := ps[0].Log() + ps[1].Log(); strings.Count(log, "drift") != 1 {
+		t.Errorf("the logs do not say once that the job drifts:\n%s", log)
+	}
 }

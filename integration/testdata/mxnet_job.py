@@ -46,6 +46,7 @@ def arguments():
     p.add_argument("--test", type=int, default=1000, help="test images of the final loss and accuracy")
     p.add_argument("--seed", type=int, default=7)
     p.add_argument("--sleep", type=float, default=0, help="seconds to pause after each step")
+    p.add_argument("--spike", type=int, default=-1, metavar="STEP", help="the gradients of this step are a thousand times as large")
     p.add_argument("--pulls", type=int, default=1, help="with dist_async: how often to pull the final weights")
     p.add_argument("--alike", metavar="FOLDER", help="write RANK.alike there: a line, NAME SHA256, for whatever should have "
                    "the same bits on all workers that have something of this name")
@@ -216,6 +217,9 @@ def train(a):
         with autograd.record():
             loss = loss_of(net(mx.nd.array(take(images))), mx.nd.array(labels))
         loss.backward()
+        if step == a.spike:
+            for p in job.parameters:
+                p.grad()[:] = 1000 * p.grad()
         if a.grid:
             round_to_grid(job.parameters, a.grid)
         mx.nd.waitall()
