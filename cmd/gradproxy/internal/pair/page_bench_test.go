@@ -46,7 +46,8 @@ func (p *manyParser) Next(b []byte) (parser.Segment, error) {
 }
 
 // BenchmarkOpenPage says by how much an open page changes the throughput of two proxies that carry 100,000 tensors, one of which serves it. The page is open and closed in
-// turns, of which two make a pair: the change is their median, with bounds of 95 %. Its bound is 1 %. It also says how long the page's slowest answer takes, of which the bound is 100 ms. Give it
+// turns, of which two make a pair: the change is their median, with bounds of 95 %. Its bound is 1 %. It also says how long an answer takes
+// with the tensors of the page, of which the bound is 100 ms, while the proxies take all processors that they get. Give it
 // four minutes: -benchtime 45x.
 func BenchmarkOpenPage(b *testing.B) {
 	ln := listen(b)
@@ -131,8 +132,8 @@ func BenchmarkOpenPage(b *testing.B) {
 		}
 		pairs = append(pairs, x)
 	}
-	slowest := time.Duration(0)
-	for range 20 {
+	var answers []float64 // seconds
+	for range 21 {
 		began := time.Now()
 		answer, err := http.Get(server.URL + "/tensors?limit=240")
 		if err != nil {
@@ -143,9 +144,9 @@ func BenchmarkOpenPage(b *testing.B) {
 		if err != nil || n == 0 {
 			b.Fatalf("%d bytes, %v", n, err)
 		}
-		slowest = max(slowest, time.Since(began))
+		answers = append(answers, time.Since(began).Seconds())
 	}
-	b.ReportMetric(float64(slowest.Milliseconds()), "slowest-ms")
+	b.ReportMetric(1e3*median(answers), "answer-ms")
 	if c, err := paired.Compare(pairs, paired.Normal95); err == nil {
 		b.ReportMetric(c.Without/1e6, "MB/s")
 		b.ReportMetric(100*c.Median, "change-%")
