@@ -4,7 +4,8 @@ package allowance
 
 import "time"
 
-// An Allowance must be made by New, and is for one goroutine at a time. Its times must come from one clock, and must not go back.
+// An Allowance must be made by New, and is for one goroutine at a time. Its times must come from one clock. One that goes back, since another goroutine has read the clock later
+// and was faster, counts as the latest one.
 type Allowance struct {
 	rate  float64 // units a second
 	burst float64 // units at most
@@ -26,9 +27,17 @@ func (a *Allowance) Take(n float64, now time.Time) time.Duration {
 
 // Wait returns how long until n units are there, if nobody takes any meanwhile; 0: they are.
 func (a *Allowance) Wait(n float64, now time.Time) time.Duration {
+	now = latest(now, a.then)
 	a.left = min(a.left+a.rate*now.Sub(a.then).Seconds(), a.burst)
 	a.then = now
 	return max(time.Duration((n-a.left)/a.rate*float64(time.Second)), 0)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // GiveBack gives back n of the units that were taken.

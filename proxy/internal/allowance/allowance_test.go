@@ -65,3 +65,16 @@ func TestUnitsAreGivenBack(t *testing.T) {
 		t.Errorf("a unit beyond the burst is there in %v, want 1s", wait)
 	}
 }
+
+// A time that goes back takes no units away, and gives none twice.
+func TestTimesThatGoBack(t *testing.T) {
+	now := time.Now()
+	a := New(10, 5, now)
+	a.Take(5, now)
+	if wait := a.Wait(0, now.Add(-time.Minute)); wait != 0 {
+		t.Errorf("with nothing left, and nothing taken beyond that, an earlier time waits for %v", wait)
+	}
+	if wait := a.Wait(5, now); wait != 500*time.Millisecond {
+		t.Errorf("5 units are there in %v, want 500ms", wait)
+	}
+}
