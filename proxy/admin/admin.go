@@ -189,17 +189,24 @@ func withoutBody(h http.Handler) http.Handler {
 	})
 }
 
+// A patience is how long a connection may have no whole header of a request: from its first byte on, and before that.
+type patience struct{ header, idle time.Duration }
+
 // Serve answers requests from l until ctx ends, then closes l, lets running answers finish for a moment, and returns
 // nil.
 func Serve(ctx context.Context, l net.Listener, c Config) error {
+	return servePatiently(ctx, l, c, patience{header: 5 * time.Second, idle: time.Minute})
+}
+
+func servePatiently(ctx context.Context, l net.Listener, c Config, p patience) error {
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	pages, members := Handler(c), newCrowd(l, maxConns)
 	s := &http.Server{
 		ConnState:         members.changed,
 		Handler:           withoutBody(pages),
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: p.header,
 		WriteTimeout:      writeTimeout,
-		IdleTimeout:       time.Minute,
+		IdleTimeout:       p.idle,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
