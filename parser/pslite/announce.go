@@ -34,7 +34,7 @@ func (f *facts) announce(in scope, number uint64, j *job, listener netip.AddrPor
 	if len(j.table.heard) < maxNodes {
 		j.table.heard[listener] = number
 	}
-	f.places.Keep(placeKey{in, listener}, j, f.limits.places)
+	f.places.Keep(peerHash(in.peer), placeKey{in, listener}, j, f.limits.places)
 	f.replace(in, j, nodes)
 }
 
@@ -46,7 +46,7 @@ func (f *facts) replace(in scope, j *job, nodes []node) {
 		}
 		j.table.set(n)
 		if a, ok := n.address(); ok {
-			f.places.Keep(placeKey{in, a}, j, f.limits.places)
+			f.places.Keep(peerHash(in.peer), placeKey{in, a}, j, f.limits.places)
 		}
 	}
 }
@@ -61,11 +61,11 @@ func (f *facts) jobAt(in scope, boss string) *job {
 			return n.job
 		}
 	}
-	k := tableKey{in, boss}
-	j, ok := f.tables.Use(k)
+	k, peer := tableKey{in, boss}, peerHash(in.peer)
+	j, ok := f.tables.Use(peer, k)
 	if !ok {
-		j = newJob(tableSeed(in.job, boss), f.number(), peerHash(in.peer))
-		f.tables.Keep(k, j, f.limits.tables)
+		j = newJob(tableSeed(in.job, boss), f.number(), peer)
+		f.tables.Keep(peer, k, j, f.limits.tables)
 	}
 	return j
 }

@@ -42,7 +42,7 @@ func TestForgottenJobsAreUnknown(t *testing.T) {
 	expect(t, "a sum", back.say(pulled), tensor.Aggregate, tensor.Float32)
 	for port := range 4 * production.places {
 		a := netip.AddrPortFrom(netip.MustParseAddr("10.9.9.9"), uint16(1+port))
-		n.protocol.facts.places.Keep(placeKey{addr: a}, newJob(1, 1, 1), production.places)
+		n.protocol.facts.places.Keep(peerHash(""), placeKey{addr: a}, newJob(1, 1, 1), production.places)
 	}
 	expect(t, "an answer", back.say(pulled), tensor.Unknown, tensor.Float32)
 }
@@ -120,4 +120,43 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("after a meta of %d bytes %d are kept, and nodes; %v", len(long), cap(s.undecided), w.err[0])
 	}
 	runtime.KeepAlive(n)
+}
+
+// A peer that tells of jobs, nodes, processes and keys without end has its own facts forgotten, and none of another peer's.
+func TestFloodOfAPeerForgetsNothingOfOthers(t *testing.T) {
+	n := newNetwork(t, "")
+	n.peer = "tokyo"
+	n.announce(9, all())
+	n.protocol.facts.limits = limits{tables: 4, places: 32, lives: 16, pushed: 64, indices: 16}
+	back, w := n.connect(8, 9), n.connect(9, 8)
+	w.say(of(3, 0))
+	gradient := w.say(of(3, 1))
+	expect(t, "a gradient", gradient, tensor.Gradient, tensor.Float32)
+
+	n.peer = "osaka"
+	for i := range 200 {
+		boss, server := node{id: scheduler, host: "10.9.0.1", port: 1000 + i}, node{id: 8, host: "10.9.0.2", port: 1000 + i}
+		n.announce(9, tableOf(false, nodeOf(9), server, boss))
+		own := n.connectTo(9, netip.AddrPortFrom(netip.MustParseAddr("10.9.0.2"), uint16(1000+i)))
+		for k := range uint64(4) {
+			own.say(of(1000+k, int32(k)))
+		}
+	}
+	f := &n.protocol.facts
+	for what, x := range map[string]struct{ has, limit int }{"tables": {f.tables.Len(), f.limits.tables}, "places": {f.places.Len(), f.limits.places}, "lives": {f.lives.Len(), f.limits.lives},
+		"pushed": {f.pushed.Len(), f.limits.pushed}} {
+		if x.has != x.limit {
+			t.Errorf("%d %s, want the limit %d, or the flood is none", x.has, what, x.limit)
+		}
+	}
+	n.peer = "tokyo"
+	again := w.say(of(3, 2))
+	expect(t, "a gradient after the flood", again, tensor.Gradient, tensor.Float32)
+	if again.Key != gradient.Key {
+		t.Error("the tensor's key is another after the flood")
+	}
+	expect(t, "a sum after the flood", back.say(pulled), tensor.Aggregate, tensor.Float32)
+	n.announce(11, all()) // the job's table is known
+	expect(t, "a sum at another node", n.connect(8, 11).say(pulled), tensor.Aggregate, tensor.Float32)
+	expect(t, "a gradient by another connection", n.connect(9, 8).say(of(3, 3)), tensor.Gradient, tensor.Float32)
 }

@@ -16,14 +16,17 @@ type facts struct {
 	numbers uint64     // the number given out last
 	named   map[scope]*named
 	limits  limits
-	tables  lru.Cache[tableKey, *job] // jobs by scheduler
-	places  lru.Cache[placeKey, *job] // the same jobs, by the addresses in their tables
-	lives   lru.Cache[lifeOf, life]
-	pushed  lru.Cache[pushKey, *pushes]
-	indices lru.Cache[uint64, index] // by place, and peer
+	tables  shared[tableKey, *job] // jobs by scheduler
+	places  shared[placeKey, *job] // the same jobs, by the addresses in their tables
+	lives   shared[lifeOf, life]
+	pushed  shared[pushKey, *pushes]
+	indices shared[uint64, index] // by place, and peer
 }
 
-// The limits of facts are numbers of entries.
+// shared are the facts that peers have told, by the hash of the peer. Of several peers the one that has told most has its own forgotten.
+type shared[K comparable, V any] = lru.Shared[uint64, K, V]
+
+// The limits of facts are numbers of entries, of all peers together.
 type limits struct{ tables, places, lives, pushed, indices int }
 
 // production has the limits that tests lower.
@@ -101,7 +104,7 @@ func (f *facts) jobOf(x *connection, listener netip.AddrPort) *job {
 
 // jobIn returns the job of a scope whose node has that listener, or j if none is known.
 func (f *facts) jobIn(in scope, listener netip.AddrPort, j *job) *job {
-	if at, ok := f.places.Use(placeKey{in, listener}); ok {
+	if at, ok := f.places.Use(peerHash(in.peer), placeKey{in, listener}); ok {
 		return at
 	}
 	return j
@@ -110,7 +113,7 @@ func (f *facts) jobIn(in scope, listener netip.AddrPort, j *job) *job {
 // live returns the life to which a request on connection conn belongs. A worker that connects again and counts from the
 // start again is another process; a life that was forgotten begins anew. replaced says that another one has ended.
 func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, replaced bool) {
-	l, ok := f.lives.Use(k)
+	l, ok := f.lives.Use(k.peer, k)
 	switch {
 	case ok && l.conn == conn:
 		return l.number, false
@@ -120,7 +123,7 @@ func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, rep
 		l = life{f.number(), timestamp, conn}
 		replaced = ok
 	}
-	f.lives.Keep(k, l, f.limits.lives)
+	f.lives.Keep(k.peer, k, l, f.limits.lives)
 	return l.number, replaced
 }
 
@@ -160,21 +163,26 @@ func (f *facts) copy(in scope, n, site *named) {
 	}
 	n.job = of(site.job)
 	tables, places := map[string]*job{}, map[placeKey]*job{}
-	for k, j := range f.tables.FromOldest() {
-		if k.job == in.job && k.site {
-			tables[k.scheduler] = of(j)
+	own, peer := peerHash(""), peerHash(in.peer)
+	if c := f.tables.Of(own); c != nil {
+		for k, j := range c.FromOldest() {
+			if k.job == in.job && k.site {
+				tables[k.scheduler] = of(j)
+			}
 		}
 	}
-	for k, j := range f.places.FromOldest() {
-		if k.job == in.job && k.site {
-			places[placeKey{in, k.addr}] = of(j)
+	if c := f.places.Of(own); c != nil {
+		for k, j := range c.FromOldest() {
+			if k.job == in.job && k.site {
+				places[placeKey{in, k.addr}] = of(j)
+			}
 		}
 	}
 	for boss, j := range tables {
-		f.tables.Keep(tableKey{in, boss}, j, f.limits.tables)
+		f.tables.Keep(peer, tableKey{in, boss}, j, f.limits.tables)
 	}
 	for k, j := range places {
-		f.places.Keep(k, j, f.limits.places)
+		f.places.Keep(peer, k, j, f.limits.places)
 	}
 }
 

@@ -49,7 +49,7 @@ func (id identity) ofList(server uint64) identity {
 
 // scoreOf returns the reuse score of an index.
 func (f *facts) scoreOf(j *job, place uint64) int8 {
-	if i, ok := f.indices.Use(mix.Words(place, j.peer)); ok {
+	if i, ok := f.indices.Use(j.peer, mix.Words(place, j.peer)); ok {
 		return i.score
 	}
 	return initialScore
@@ -60,10 +60,10 @@ func (f *facts) come(id identity, j *job, size int, hash uint64) int8 {
 	all := id.under(j.seed)
 	id.set = uint64(size)
 	sized := mix.Words(id.under(j.seed), j.peer)
-	last, ok := f.indices.Use(sized)
-	f.indices.Keep(sized, index{hash: hash}, f.limits.indices)
+	last, ok := f.indices.Use(j.peer, sized)
+	f.indices.Keep(j.peer, sized, index{hash: hash}, f.limits.indices)
 	score := after(f.scoreOf(j, all), ok && last.hash == hash)
-	f.indices.Keep(mix.Words(all, j.peer), index{score: score}, f.limits.indices)
+	f.indices.Keep(j.peer, mix.Words(all, j.peer), index{score: score}, f.limits.indices)
 	return score
 }
 

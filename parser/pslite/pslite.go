@@ -84,7 +84,8 @@
 //
 // Memory is bounded whatever a peer sends: 2 MiB for a direction while a large meta comes, and for all jobs together the
 // last 2^17 keys pushed, 2^14 indices, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most 2^10
-// nodes. The entry that was not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's
+// nodes. Of several peers the one that has told most has its own forgotten, so that no peer has another's forgotten that has told less than its share; of that peer's the entry
+// that was not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's
 // answers are Unknown.
 package pslite
 

@@ -86,10 +86,10 @@ func (x *connection) value(side parser.Side, r route, m *meta, k *keys, size int
 // push returns the role of a push of conventional layout, and takes note of it.
 func (f *facts) push(j *job, life uint64, r route, m *meta, l layout) tensor.Role {
 	k := pushKey{life, l.key}
-	p, ok := f.pushed.Use(k)
+	p, ok := f.pushed.Use(j.peer, k)
 	if !ok {
 		p = new(pushes)
-		f.pushed.Keep(k, p, f.limits.pushed)
+		f.pushed.Keep(j.peer, k, p, f.limits.pushed)
 	}
 	n, again := p.note(m.timestamp)
 	exact := uint32(0) // pushes that begin a key
