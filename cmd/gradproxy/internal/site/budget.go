@@ -34,7 +34,7 @@ type part struct {
 const (
 	programMemory = 64 << 20 // code, goroutines, logs and pages
 	protocolFacts = 64 << 20 // facts of parsers on all jobs together
-	jobFacts      = 20 << 20 // and of each configured job, as this site and each peer tell it
+	jobFacts      = 26 << 20 // and of each configured job, as this site and each peer tell it: of Gloo's models 24 MiB, and of ps-lite's nodes and keys 2 MiB
 	coreMemory    = 64 << 20 // of the codec that a core is at: the largest block, as it is and encoded, and its residual
 	connections   = 1024     // that are counted, with the bytes that each may hold beside memory
 	// oneConnection is the memory of each further connection: the bytes that it may hold beside memory, and 32 KiB for its goroutines and its stream, of which 28 KiB were measured.
