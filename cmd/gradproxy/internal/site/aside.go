@@ -3,6 +3,7 @@ package site
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
@@ -54,14 +55,15 @@ func (s *Site) lookAside(a *aside, sockets []socket) {
 			}
 		}
 	}
-	for at, peer := range a.find(c, carriers, sockets) {
+	for at, peer := range a.find(c, carriers, s.receivers.each(), sockets) {
 		s.log.Warn("a connection goes past the proxies, in the clear: it is one to a peer's host by an address that lies in none of that peer's networks; if it is the job's, add the address to the peer's networks, or have the job use the other one",
 			"peer", peer, "server", at)
 	}
 }
 
-// find returns one connection to each address that was not reported before, by its server, with the peer. carriers are the other ends of carriers.
-func (a *aside) find(c *config.Config, carriers map[netip.AddrPort]string, sockets []socket) map[netip.AddrPort]string {
+// find returns one connection to each address that was not reported before, by its server, with the peer. carriers are the other ends of carriers, and receivers those of the
+// connections by which the proxy itself sends metrics.
+func (a *aside) find(c *config.Config, carriers map[netip.AddrPort]string, receivers []netip.AddrPort, sockets []socket) map[netip.AddrPort]string {
 	hosts := map[netip.Addr]string{}
 	for at, peer := range carriers {
 		if !at.Addr().IsLoopback() {
@@ -69,7 +71,7 @@ func (a *aside) find(c *config.Config, carriers map[netip.AddrPort]string, socke
 		}
 	}
 	spared := map[netip.AddrPort]bool{}
-	for _, at := range tunnelAddrs(c) {
+	for _, at := range slices.Concat(tunnelAddrs(c), receivers) {
 		spared[at] = true
 	}
 	for _, f := range c.Forward {

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +40,9 @@ func TestMetricsGoToOTLP(t *testing.T) {
 	_, text := r.get("/metrics")
 	r.end() // families may be new since the first export; the last one has them all
 	r.wait(t)
+	if at := netip.MustParseAddrPort(receiver.Listener.Addr().String()); !slices.Contains(r.receivers.each(), at) {
+		t.Error("the proxy's own connections to the receiver count as connections past the proxies")
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	families := 0

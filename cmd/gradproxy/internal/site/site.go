@@ -63,6 +63,8 @@ type Site struct {
 	giver    *handover.Giver    // to the process that has taken over; nil: none has; does not change once ending is set
 	kept     time.Time          // when a hand-over failed last
 
+	receivers receivers // of metrics
+
 	reloading sync.Mutex                    // one Reload at a time
 	config    atomic.Pointer[config.Config] // in force; its content does not change
 	started   *config.Config                // in force for keys that need a restart
