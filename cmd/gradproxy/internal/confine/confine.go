@@ -10,7 +10,10 @@
 // A wall that the kernel lacks is left out, and the log says so. Nothing here ends the process: a forbidden call fails with EPERM or EACCES.
 package confine
 
-import "log/slog"
+import (
+	"log/slog"
+	"sync"
+)
 
 // Needs lists the things that a process still does after its start.
 type Needs struct {
@@ -54,7 +57,16 @@ const (
 const MaxPorts = 1024
 
 // CongestionTakes reports whether the kernel lets only CAP_NET_ADMIN, which this process has, choose a TCP congestion control, by its name in the kernel.
-func CongestionTakes(name string) bool { return congestionTakes(name) }
+// The first answer about a name holds for the life of the process, which gives that capability up.
+func CongestionTakes(name string) bool {
+	if is, known := takes.Load(name); known {
+		return is.(bool)
+	}
+	is, _ := takes.LoadOrStore(name, congestionTakes(name))
+	return is.(bool)
+}
+
+var takes sync.Map // answers of CongestionTakes by name
 
 // Apply raises the walls around all threads of this process, and logs them in one line, with one more for each wall that is missing.
 func Apply(n Needs, log *slog.Logger) { apply(n, log) }

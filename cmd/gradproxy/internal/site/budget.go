@@ -80,7 +80,7 @@ func BudgetOf(c *config.Config) *Budget {
 	if probesJobs(c) && c.MayLose() {
 		add(proberPart, prober.Memory)
 	}
-	if keepsRules(c) || dialsDatagrams(c) {
+	if keepsRules(c) || keepsOptions(c) {
 		add(wardenPart, warden.Memory)
 	}
 	return b

@@ -13,6 +13,8 @@ import (
 	"testing/fstest"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/warden"
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 // loadBudget reads a configuration of two peers and more.
@@ -273,6 +275,26 @@ func TestPlacesFitTheCgroup(t *testing.T) {
 		s.allowed.cgroup = ""
 		if got := s.shares(slog.New(slog.DiscardHandler)).places; got != free {
 			t.Errorf("without a cgroup's limit of %s: %d places, want %d", mebibytes(limit), got, free)
+		}
+	}
+}
+
+// The memory of the process that keeps rights counts where there will be one: for rules, for a congestion control that takes a capability, and for sockets of datagrams.
+func TestBudgetOfTheWarden(t *testing.T) {
+	require.Root(t)
+	congestion := require.RestrictedCongestion(t)
+	for _, x := range []struct {
+		more string
+		want int64
+	}{
+		{"tunnel: {carrier: tls, congestion: default}\n", 0},
+		{"tunnel: {carrier: tls, congestion: " + congestion + "}\n", warden.Memory},
+		{"tunnel: {carrier: tls, congestion: " + congestion + "}\nintercept: {mode: redirect}\n", warden.Memory},
+		{"tunnel: {carrier: tls, congestion: default}\nintercept: {mode: redirect}\n", warden.Memory},
+	} {
+		c := loadBudget(t, x.more)
+		if got := BudgetOf(c).apart(); got != x.want {
+			t.Errorf("%q: %s for other processes, want %s", x.more, mebibytes(got), mebibytes(x.want))
 		}
 	}
 }

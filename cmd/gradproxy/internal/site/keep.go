@@ -13,11 +13,7 @@ import (
 
 // keep starts the process that keeps the rights which interception, and the congestion control, take after the start. plan is put in force; nil: there are no rules.
 func (s *Site) keep(c *config.Config, plan *intercept.Plan) (*warden.Client, error) {
-	d := warden.Duty{Plan: plan}
-	if name := congestion(c); name != "" && confine.CongestionTakes(name) {
-		d.Congestion = name
-	}
-	k, err := warden.Start(d, s.log, func(err error) { s.unkept(c, plan != nil, err) })
+	k, err := warden.Start(warden.Duty{Plan: plan, Congestion: restricted(c)}, s.log, func(err error) { s.unkept(c, plan != nil, err) })
 	if err != nil {
 		return nil, err
 	}
@@ -29,15 +25,24 @@ func (s *Site) keep(c *config.Config, plan *intercept.Plan) (*warden.Client, err
 // keepOptions starts that process where there are no rules, but tunnels ask for options of sockets for which this process will lack the right. It must not be in the
 // cgroup to which intercept moves this one.
 func (s *Site) keepOptions(c *config.Config) error {
-	if keepsRules(c) || !warden.Available {
-		return nil
-	}
-	name := congestion(c)
-	if restricted := name != "" && confine.CongestionTakes(name); !restricted && !dialsDatagrams(c) {
+	if keepsRules(c) || !keepsOptions(c) {
 		return nil
 	}
 	_, err := s.keep(c, nil)
 	return err
+}
+
+// keepsOptions reports whether tunnels ask for options of sockets for which this process will lack the right, and the process that keeps rights can be had.
+func keepsOptions(c *config.Config) bool {
+	return warden.Available && (restricted(c) != "" || dialsDatagrams(c))
+}
+
+// restricted returns the congestion control of tunnels if this process will lack the right to choose it; else "".
+func restricted(c *config.Config) string {
+	if name := congestion(c); name != "" && confine.CongestionTakes(name) {
+		return name
+	}
+	return ""
 }
 
 // keepsRules reports whether the process keeps rules.
