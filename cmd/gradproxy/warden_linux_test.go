@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,13 +33,23 @@ func newKeptSite(t *testing.T, onDeath string) *keptSite {
 	require.Root(t)
 	require.Command(t, "nft")
 	s := &keptSite{twoSites: newTwoSites(t)}
-	var l net.Listener
+	s.server = s.listen(s.tokyo, "10.2.0.1:0").Addr().String()
+	s.configure(onDeath, "10.2.0.0/16")
+	at := s.listen(s.paris, "10.1.0.1:0").Addr().String()
+	s.write("tokyo", "paris", `networks: [10.1.0.0/16], may_dial: ["10.2.0.0/16:1024-65535"]`, `forward: [{listen: "127.0.0.1:9000", target: "`+at+`"}]`)
+	s.start(s.tokyo, "run", "-c", s.file("tokyo"))
+	return s
+}
+
+// listen starts a server on a host.
+func (s *keptSite) listen(host *netns.Namespace, at string) (l net.Listener) {
+	s.t.Helper()
 	var err error
-	s.tokyo.Do(func() { l, err = net.Listen("tcp", "10.2.0.1:0") })
+	host.Do(func() { l, err = net.Listen("tcp", at) })
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	s.t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -55,10 +64,7 @@ func newKeptSite(t *testing.T, onDeath string) *keptSite {
 			}()
 		}
 	}()
-	s.server = l.Addr().String()
-	s.configure(onDeath, "10.2.0.0/16")
-	s.start(s.tokyo, "run", "-c", s.file("tokyo"))
-	return s
+	return l
 }
 
 // configure writes the configuration of paris with these networks of tokyo's.
@@ -86,6 +92,18 @@ func (s *keptSite) dial(patience time.Duration) (c net.Conn, err error) {
 		s.t.Cleanup(func() { c.Close() })
 	}
 	return c, err
+}
+
+// fromTokyo connects tokyo to a server of paris, by the proxies, and returns the answer to a line: "peer's from" an address.
+func (s *keptSite) fromTokyo() string {
+	var c net.Conn
+	var err error
+	s.tokyo.Do(func() { c, err = net.DialTimeout("tcp", "127.0.0.1:9000", 10*time.Second) })
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	return says(c, "peer's")
 }
 
 // says returns the server's answer to a line: "one from 10.2.0.1" by the proxies, "one from 10.0.0.1" directly.
@@ -303,11 +321,15 @@ func TestProxyOfAWardenIsKilled(t *testing.T) {
 	}
 }
 
-// A warden that is stopped is missed as one that has ended, and the rules have their force again once it runs. The proxy ends although it is stopped.
+// A warden that is stopped is missed: the job's new connections fare as on_death says, and those that the peer opens are reset, since no socket is marked to dial their servers. Once it runs
+// again both get through. The proxy ends although it is stopped.
 func TestStoppedWarden(t *testing.T) {
 	t.Parallel()
 	s := newKeptSite(t, "refuse")
 	p := s.run()
+	if got := s.fromTokyo(); !strings.HasPrefix(got, "peer's from ") {
+		t.Errorf("a connection of the peer's: %s", got)
+	}
 	if err := syscall.Kill(s.warden, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -315,14 +337,19 @@ func TestStoppedWarden(t *testing.T) {
 	if got := s.fate(); got != "refused" {
 		t.Errorf("a connection while the warden is stopped: %s", got)
 	}
+	for range 2 {
+		if got := s.fromTokyo(); !strings.Contains(got, syscall.ECONNRESET.Error()) {
+			t.Errorf("a connection of the peer's while the warden is stopped: %s", got)
+		}
+	}
 	if err := syscall.Kill(s.warden, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for got := ""; got != byProxies; time.Sleep(100 * time.Millisecond) {
-		if got = s.fate(); ctx.Err() != nil {
-			t.Fatalf("a connection once the warden runs: %s", got)
+	for own, far := "", ""; own != byProxies || !strings.HasPrefix(far, "peer's from "); time.Sleep(100 * time.Millisecond) {
+		if own, far = s.fate(), s.fromTokyo(); ctx.Err() != nil {
+			t.Fatalf("once the warden runs, a connection: %s, and one of the peer's: %s", own, far)
 		}
 	}
 	if err := syscall.Kill(s.warden, syscall.SIGSTOP); err != nil {
@@ -387,31 +414,12 @@ func TestUpgradeWithAWarden(t *testing.T) {
 	}
 }
 
-// restrictedCongestion returns a congestion control of this kernel that only CAP_NET_ADMIN may choose; "": there is none.
-func restrictedCongestion(t *testing.T) string {
-	read := func(name string) []string {
-		text, err := os.ReadFile("/proc/sys/net/ipv4/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Fields(string(text))
-	}
-	allowed := read("tcp_allowed_congestion_control")
-	for _, name := range read("tcp_available_congestion_control") {
-		if !slices.Contains(allowed, name) {
-			return name
-		}
-	}
-	return ""
-}
-
 // A congestion control that takes CAP_NET_ADMIN is the one of the tunnel's connections at both sites, and the processes that parse bytes do without that capability.
 func TestWardenChoosesCongestion(t *testing.T) {
 	t.Parallel()
 	require.Root(t)
 	require.Command(t, "ss")
-	congestion := restrictedCongestion(t)
-	require.Named(t, "restricted congestion control", congestion != "", "leave one of net.ipv4.tcp_available_congestion_control out of tcp_allowed_congestion_control")
+	congestion := require.RestrictedCongestion(t)
 	s := newTwoSites(t)
 	more := "tunnel: {carrier: tls, congestion: " + congestion + "}"
 	s.write("paris", "tokyo", `dial: "10.0.0.2:7443", networks: [10.2.0.0/16]`, more)

@@ -37,10 +37,10 @@ type Client struct {
 	duty    Duty
 	now     func() time.Time
 
-	mu        sync.Mutex // guards the fields below
-	closing   bool
-	ended     error     // why the warden answers no more; nil: it does
-	refreshed time.Time // when the rules were last known to be in force
+	mu      sync.Mutex // guards the fields below
+	closing bool
+	ended   error     // why the warden answers no more; nil: it does
+	since   time.Time // when its end was seen: it cannot have renewed the rules later
 }
 
 // A line is this end of a socket pair. One request is asked at a time.
@@ -50,6 +50,7 @@ type line struct {
 
 	mu     sync.Mutex // held while a request waits
 	number uint32     // of the last one
+	late   bool       // its answer has not come in time, and has still to come. Only where dials wait
 	answer [4 + maxWords + 1]byte
 }
 
@@ -78,7 +79,6 @@ func (c *Client) begin(d Duty) error {
 	if err != nil {
 		return fmt.Errorf("warden: %w", err)
 	}
-	c.note()
 	return c.ask(&c.rules, opBegin, body, -1, updateWithin)
 }
 
@@ -97,7 +97,7 @@ func (c *Client) giveUp(reason error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended == nil {
-		c.ended = reason
+		c.ended, c.since = reason, c.now()
 		c.process.Close()
 	}
 	return c.ended
@@ -107,20 +107,7 @@ func (c *Client) giveUp(reason error) error {
 func (c *Client) Pid() int { return c.process.Pid() }
 
 // Refresh implements intercept.Enforcer.
-func (c *Client) Refresh() error {
-	err := c.ask(&c.rules, opRefresh, nil, -1, refreshWithin)
-	if err == nil {
-		c.note()
-	}
-	return err
-}
-
-// note notes that the rules are in force now.
-func (c *Client) note() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refreshed = c.now()
-}
+func (c *Client) Refresh() error { return c.ask(&c.rules, opRefresh, nil, -1, refreshWithin) }
 
 // Update implements intercept.Enforcer.
 func (c *Client) Update(networks []netip.Prefix, tunnels []netip.AddrPort) error {
@@ -151,7 +138,7 @@ func (c *Client) Mark(network, _ string, conn syscall.RawConn) error {
 	err := c.dress(opMark, conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended != nil && c.now().After(c.refreshed.Add(intercept.Timeout)) {
+	if c.ended != nil && c.now().After(c.since.Add(intercept.Timeout)) {
 		return nil
 	}
 	return err
@@ -178,7 +165,7 @@ func (c *Client) Congestion(fd int) error {
 // Buffers gives a UDP socket buffers as large as carriers want them.
 func (c *Client) Buffers(fd int) error { return c.ask(&c.sockets, opBuffers, nil, fd, socketWithin) }
 
-// errLate is the error of a request without an answer in time. It may still be carried out.
+// errLate is the error of a request without an answer in time, which may still be carried out, and of the requests about sockets after it until the late answer has come.
 var errLate = errors.New("the process that keeps rights does not answer in time")
 
 // ask asks the warden for something, with the descriptor of a socket unless fd is -1.
@@ -201,12 +188,22 @@ func (c *Client) ask(l *line, o op, body []byte, fd int, within time.Duration) e
 	return nil
 }
 
-// ask returns the words of the answer.
+// ask returns the words of the answer. Dials do not wait one after another for a warden that is stopped: while an answer is late nothing is asked, so that the socket pair
+// holds one of their sockets at most. Requests about rules come from one goroutine or two, and wait for the late answer first.
 func (l *line) ask(o op, body []byte, fd int, within time.Duration) (words string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.late && !l.await(0) {
+		return "", os.ErrDeadlineExceeded
+	}
 	if err := l.conn.SetDeadline(time.Now().Add(within)); err != nil {
 		return "", err
+	}
+	if l.late {
+		if _, err := l.conn.Read(l.answer[:]); err != nil {
+			return "", err
+		}
+		l.late = false
 	}
 	l.number++
 	var rights []byte
@@ -221,6 +218,7 @@ func (l *line) ask(o op, body []byte, fd int, within time.Duration) (words strin
 			l.await(within)
 		}
 		n, err := l.conn.Read(l.answer[:])
+		l.late = l.dials && errors.Is(err, os.ErrDeadlineExceeded)
 		switch {
 		case err != nil:
 			return "", err
@@ -232,16 +230,18 @@ func (l *line) ask(o op, body []byte, fd int, within time.Duration) (words strin
 	}
 }
 
-// await waits in the kernel until a datagram has come or the warden has ended, for at most within. A thread that waits there is awake sooner than a goroutine that waits for Go's poller: an
+// await waits in the kernel until a datagram has come or the warden has ended, for at most within, and reports whether one has or it has. A thread that waits there is awake sooner than a goroutine that waits for Go's poller: an
 // answer takes less than half of the time. Close waits for it.
-func (l *line) await(within time.Duration) {
+func (l *line) await(within time.Duration) (come bool) {
 	raw, err := l.conn.SyscallConn()
 	if err != nil {
-		return
+		return true // a read has the error
 	}
-	_ = raw.Control(func(fd uintptr) {
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(within.Milliseconds())) // the read behind it waits for the rest
+	err = raw.Control(func(fd uintptr) {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(within.Milliseconds())) // if a signal ends it, a read waits for the rest
+		come = n > 0
 	})
+	return come || err != nil
 }
 
 // errClosed is the reason of Close.

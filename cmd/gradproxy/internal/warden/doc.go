@@ -12,7 +12,8 @@
 //
 // The warden holds no listener, no connection and no claim. If the proxy is killed the kernel kills the warden too, and the rules stay as they are: they lose
 // their force by themselves, and refuse or hold connections if they do. So it is with a warden that has ended, or is stopped: open connections go on,
-// and new ones fare as they do without a proxy. The proxy cannot start another warden, since it has given up the right to.
+// and new ones fare as they do without a proxy. The proxy cannot start another warden, since it has given up the right to. It dials without marks once a warden that has ended
+// cannot have renewed the rules any more. While the warden is stopped it dials nothing: the warden may go on, and renew them, at any moment.
 package warden
 
 // Memory is the memory of a warden in bytes, to which its collector keeps as far as it can.

@@ -6,12 +6,15 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -265,43 +268,114 @@ func plan() *intercept.Plan {
 	return &p
 }
 
-// Without its warden a client has errors: for marks only while the rules may be in force, by which a connection could come back.
+// markSocket marks a new socket.
+func markSocket(t testing.TB, c *Client) error {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Mark("tcp4", "", raw)
+}
+
+// Without its warden a client has errors: for marks only while the rules may be in force, by which a connection could come back. The warden may have renewed them until its end.
 func TestWithoutAWarden(t *testing.T) {
 	ends := make(chan error, 1)
 	inNamespace(t, Duty{Plan: plan()}, func(err error) { ends <- err }, func(c *Client) {
-		mark := func() error {
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := os.NewFile(uintptr(fd), "socket")
-			defer f.Close()
-			raw, err := f.SyscallConn()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c.Mark("tcp4", "", raw)
+		at := func(d time.Duration) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.now = func() time.Time { return time.Now().Add(d) }
 		}
-		if err := errors.Join(mark(), c.Refresh(), c.Update([]netip.Prefix{netip.MustParsePrefix("10.3.0.0/16")}, nil)); err != nil {
+		if err := errors.Join(markSocket(t, c), c.Refresh(), c.Update([]netip.Prefix{netip.MustParsePrefix("10.3.0.0/16")}, nil)); err != nil {
 			t.Error(err)
 		}
+		at(time.Hour)
 		if err := syscall.Kill(c.Pid(), syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
 		if err := <-ends; err == nil {
 			t.Error("no reason of its end")
 		}
-		if err := mark(); err == nil {
-			t.Error("a socket goes without a mark while the rules are in force")
+		if err := markSocket(t, c); err == nil {
+			t.Error("a socket goes without a mark while the rules may be in force")
 		}
-		c.now = func() time.Time { return time.Now().Add(intercept.Timeout) }
-		if err := mark(); err != nil {
+		at(time.Hour + intercept.Timeout)
+		if err := markSocket(t, c); err != nil {
 			t.Errorf("once the rules have no force: %v", err)
 		}
 		for name, err := range map[string]error{"refresh": c.Refresh(), "expire": c.Expire(), "remove": c.Remove()} {
 			if err == nil {
 				t.Errorf("%s: no error", name)
 			}
+		}
+	})
+}
+
+// stopProcess stops a process, and returns once all of its threads are.
+func stopProcess(t testing.TB, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	runs := func(file string) bool {
+		stat, err := os.ReadFile(file)
+		return err == nil && !strings.Contains(string(stat), ") T ")
+	}
+	for {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(tasks) == 0 {
+			t.Fatal(tasks, err)
+		}
+		if !slices.ContainsFunc(tasks, runs) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Of the dials that want marks of a warden which is stopped one asks it, and the others wait for nothing more. It is asked again once the late answer has come, which is not taken for
+// another's; a warden that ends meanwhile is seen to have ended.
+func TestDialsDoNotQueueForAStoppedWarden(t *testing.T) {
+	ends := make(chan error, 1)
+	inNamespace(t, Duty{Plan: plan()}, func(err error) { ends <- err }, func(c *Client) {
+		stop := func() {
+			stopProcess(t, c.Pid())
+			asked := c.sockets.number
+			for i := range 4 {
+				if err := markSocket(t, c); !errors.Is(err, errLate) {
+					t.Errorf("mark %d of a warden that is stopped: %v", i, err)
+				}
+			}
+			if n := c.sockets.number - asked; n != 1 {
+				t.Errorf("%d dials have asked a warden that is stopped, want one", n)
+			}
+		}
+		stop()
+		if err := syscall.Kill(c.Pid(), syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+		for errors.Is(markSocket(t, c), errLate) { // without an end: the test's
+			time.Sleep(time.Millisecond)
+		}
+		if err := markSocket(t, c); err != nil {
+			t.Errorf("once it runs again: %v", err)
+		}
+		stop()
+		if err := syscall.Kill(c.Pid(), syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		if err := <-ends; err == nil {
+			t.Error("no reason of its end")
+		}
+		if err := markSocket(t, c); err == nil || errors.Is(err, errLate) {
+			t.Errorf("once it has ended: %v", err)
 		}
 	})
 }
