@@ -5,13 +5,27 @@ package arith
 // is shorter than dst.
 func Add(dst, a, b []float32) {
 	a, b = a[:len(dst)], b[:len(dst)]
+	n := addTiles(dst, a, b)
+	addPlain(dst[n:], a[n:], b[n:])
+}
+
+// Sub sets dst[i] to a[i]-b[i] in the same way.
+func Sub(dst, a, b []float32) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	n := subTiles(dst, a, b)
+	subPlain(dst[n:], a[n:], b[n:])
+}
+
+// addPlain is Add in Go.
+func addPlain(dst, a, b []float32) {
+	a, b = a[:len(dst)], b[:len(dst)]
 	for i := range dst {
 		dst[i] = a[i] + b[i]
 	}
 }
 
-// Sub sets dst[i] to a[i]-b[i] in the same way.
-func Sub(dst, a, b []float32) {
+// subPlain is Sub in Go.
+func subPlain(dst, a, b []float32) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	for i := range dst {
 		dst[i] = a[i] - b[i]

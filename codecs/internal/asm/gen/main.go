@@ -29,6 +29,7 @@ var packages = []struct {
 	{"codecs/internal/magnitude", magnitude},
 	{"codecs/keys", rice},
 	{"codecs/countsketch", countsketch},
+	{"codecs/internal/arith", arith},
 	{"tensor", tensor},
 }
 
