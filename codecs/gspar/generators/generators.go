@@ -1,5 +1,5 @@
-// Package generators makes the synthetic data on which GSpar was measured ([Wangni, Wang, Liu and Zhang], sections 4
-// and 4.2), so that its figures can be drawn again. By section 4, of N data points of d values,
+// Package generators makes the synthetic data on which GSpar was measured ([Wangni, Wang, Liu and Zhang], section 4),
+// so that its figures can be drawn again. By section 4, of N data points of d values,
 //
 //	dense data   ā_n ~ N(0, 1)
 //	sparsify     B̄ ~ Uniform[0, 1]^d, and B̄_i ← C1·B̄_i if B̄_i ≤ C2
@@ -30,9 +30,7 @@ type Recipe struct {
 	Name    string // "printed, C2 = 1/4"
 	N, D    int    // data points, and values of each
 	C1, C2  float64
-	Uniform bool    // ā from [0, 1) and not normal
-	Noise   float64 // standard deviation of the noise that is added to ā_nᵀw̄ before its sign is the label
-	Flat    bool    // w̄ from [-0.5, 0.5) and not normal
+	Uniform bool // ā from [0, 1) and not normal
 }
 
 // Columns is the number of columns that Figures 1 and 2 have, from the densest data to the sparsest.
@@ -63,12 +61,6 @@ func check(column int) int {
 	return column
 }
 
-// SVM is the recipe of section 4.2, for the support vector machine that is trained by many threads (Figure 5). Its
-// labels are of noisy products.
-func SVM() Recipe {
-	return Recipe{Name: "svm, C1 = 0.01", N: 51200, D: 256, C1: 0.01, C2: 0.9, Noise: 1, Flat: true}
-}
-
 // Data are labelled data points.
 type Data struct {
 	N, D int
@@ -87,9 +79,7 @@ func (r Recipe) Generate(seed uint64) *Data {
 		if B[i] = draw.Float64(); B[i] <= r.C2 {
 			B[i] *= r.C1
 		}
-		if w[i] = draw.NormFloat64(); r.Flat {
-			w[i] = draw.Float64() - 0.5
-		}
+		w[i] = draw.NormFloat64()
 	}
 	data := &Data{N: r.N, D: r.D, A: make([]float32, r.N*r.D), B: make([]float32, r.N)}
 	for n := range r.N {
@@ -104,9 +94,10 @@ func (r Recipe) Generate(seed uint64) *Data {
 			product += float64(a * w[i])
 			row[i] = float32(a * B[i])
 		}
-		if data.B[n] = 1; product+float64(r.Noise*draw.NormFloat64()) < 0 {
+		if data.B[n] = 1; product < 0 {
 			data.B[n] = -1
 		}
+		draw.NormFloat64() // not used, but without it a seed would give other data than that of the recorded figures
 	}
 	return data
 }
