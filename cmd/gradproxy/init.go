@@ -106,6 +106,10 @@ func tell(w io.Writer, output string, plan setup.Plan, files []setup.File) error
 		fmt.Fprintf(&b, "copy %s to /etc/gradproxy at %s\n", filepath.Join(output, s.Name, "*"), s.Name)
 	}
 	b.WriteString("then, at both sites: systemctl enable --now gradproxy && gradproxy ready --wait 1m\n")
+	b.WriteString("without the package, start each proxy as root; sites that are network namespaces of one host need no copy:\n")
+	for _, s := range plan.Sites {
+		fmt.Fprintf(&b, "  at %s: gradproxy run -c %s\n", s.Name, filepath.Join(output, s.Name, setup.ConfigName))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
