@@ -13,8 +13,8 @@ const (
 	maxReads = 8
 )
 
-// A batch reads a socket, by several reads in one call. They become more while datagrams come faster than the calls take them, and fewer again, so
-// that a connection without such traffic has few buffers.
+// A batch reads a socket, by several reads in one call. They become more while datagrams come faster than the calls take them, and fewer again once
+// calls bring few. A connection on which nothing comes any more keeps the buffers that it has.
 type batch struct {
 	reads   []ipv4.Message // their buffers are also in buffers
 	buffers []*buffer

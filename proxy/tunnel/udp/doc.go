@@ -26,8 +26,8 @@
 // encrypt and authenticate them.
 //
 // On Linux up to 64 datagrams cross the kernel in one call (UDP_SEGMENT, UDP_GRO), and no router may cut them (IP_MTU_DISCOVER), so that the
-// layer above can find the size that a path carries. Where the kernel cannot cut a write, and where it joins no datagrams that came, one call
-// writes or reads several times (sendmmsg, recvmmsg). There a datagram also has a Mark, by which routers tell of congestion.
+// layer above can find the size that a path carries. Where the kernel cannot cut a write, one call does a write
+// for each (sendmmsg). One call also does several reads (recvmmsg), since the kernel does not always join what came. There a datagram also has a Mark, by which routers tell of congestion.
 //
 // # Locks
 //

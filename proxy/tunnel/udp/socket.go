@@ -87,6 +87,11 @@ func (w *way) apart(b []byte, each int, mark Mark) error {
 		m.Buffers[0], m.OOB, m.Addr = b[:min(each, len(b))], w.with[mark], to
 		b = b[len(m.Buffers[0]):]
 	}
+	defer func() {
+		for i := range n {
+			w.writes[i].Buffers[0] = nil // the memory is the caller's
+		}
+	}()
 	for left := w.writes[:n]; len(left) > 0; {
 		n, err := w.socket.batches.WriteBatch(left, 0)
 		if err != nil { // the first has not left
