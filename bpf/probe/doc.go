@@ -21,10 +21,14 @@
 // c10d::ProcessGroupGloo::nextTag tells where its counter is. The programs read it before the call, and the reader of a Call reads it again. The thread takes the tag only later: another thread may
 // call in between, and take that tag. So the programs count the tags that all calls take which have entered a method of the group. If the counter was behind before a call was counted, some call has no tag
 // yet, and nothing is known of the calls at hand, nor of any call that was about to get a tag from the counter's to the count. If there are more than eight of these, all calls of the group so far are forgotten.
-// A call that fails takes no tag: the next call of its thread finds that out, unless a tag was given in between; then the counter stays behind, and the group proves nothing any more. A counter that is ahead shows that calls were not counted. They are added to the count, and the
-// calls that have come before that are in doubt too.
+// A call that fails takes no tag: the next call of its thread finds that out, unless a tag was given in between, or the thread has called on another
+// group since; then the counter stays behind, and the group proves nothing any more. A counter that is ahead shows that calls were not counted. They are
+// added to the count, and the calls that have come before that are in doubt too. If two threads find several such calls at the same time, both may add
+// them; then the counter stays behind as well.
 //
-// If a group has given a tag and no program has noted the call, nothing is known of that call: the kernel skips a program that would interrupt another one.
+// A call is not counted if no program knows its function, or if the kernel has skipped the program, as it does where one would interrupt another. If
+// the group has given it a tag, nothing is known of it. As long as it has no tag, a call that comes after it may be noted under the tag that it then
+// takes; if both also have the same size and type, the one is taken for the other. No case of it was seen.
 //
 // Buckets of a process live as long as no reducer was destroyed and none has made its buckets anew. A call has the number of times that this has happened, so that a bucket
 // of one process group can be known again in the next: torchft makes its groups anew while its buckets stay. It also has the process's rank in the group, which

@@ -293,7 +293,7 @@ func TestProgramsAreCheckedQuickly(t *testing.T) {
 	p := load(t)
 	o := &p.objects
 	for name, program := range map[string]*ebpf.Program{"all_reduce_bucket": o.AllReduceBucket, "free_buckets": o.FreeBuckets, "allreduce": o.Allreduce,
-		"other": o.Other, "untold": o.Untold, "monitored_barrier": o.MonitoredBarrier, "new_group": o.NewGroup, "end_group": o.EndGroup} {
+		"other": o.Other, "untold": o.Untold, "monitored_barrier": o.MonitoredBarrier, "new_group": o.NewGroup, "end_group": o.EndGroup, "connect_group": o.ConnectGroup} {
 		info, err := program.Info()
 		if err != nil {
 			t.Fatal(err)
