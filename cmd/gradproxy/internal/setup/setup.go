@@ -161,6 +161,14 @@ func (p *Plan) CheckJobs() error {
 		if slices.ContainsFunc(p.Jobs[:i], func(o Job) bool { return o.Name == j.Name }) {
 			return fmt.Errorf("two jobs are called %q: give them two names", j.Name)
 		}
+		for _, before := range p.Jobs[:i] {
+			outside := func(n netip.Prefix) bool {
+				return !slices.ContainsFunc(before.Networks, func(b netip.Prefix) bool { return b.Bits() <= n.Bits() && b.Contains(n.Addr()) })
+			}
+			if len(before.Networks) == 0 || len(j.Networks) > 0 && !slices.ContainsFunc(j.Networks, outside) {
+				return fmt.Errorf("job %s would have no connection, since job %s before it takes them all: name its networks, and give it before %[2]s", j.Name, before.Name)
+			}
+		}
 		if len(j.Networks) == 0 {
 			continue
 		}
