@@ -115,7 +115,9 @@ type display struct {
 
 // take shows the next answer, unless the user has stopped the clock.
 func (d *display) take(x sampled) {
-	d.view.fault = x.err
+	if d.view.fault = x.err; x.err == nil {
+		d.view.fault = x.snapshot.fault
+	}
 	switch {
 	case x.err == nil && !d.view.paused:
 		d.latest = x.snapshot

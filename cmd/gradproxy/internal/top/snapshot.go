@@ -30,8 +30,9 @@ type Snapshot struct {
 	Tensors []Tensor       `json:"tensors"`          // the busiest, by their rates
 	Listed  int            `json:"tensors_in_all"`
 
-	past   *history.Table // nil: it was not asked for
-	chosen *admin.Answer  // the tensor of the wish; nil: there is none, or it is not listed any more
+	fault  error          // why an answer below is an old one; nil: none is
+	past   *history.Table // the last that was asked for; nil: none was
+	chosen *admin.Answer  // the last answer about a tensor, which need not be the one that is wished now; nil: there is none, or it is not listed any more
 }
 
 // A wish says which answers a terminal needs beside the Snapshot's. It is safe for concurrent use.
@@ -136,24 +137,25 @@ func (s *Sampler) Next(ctx context.Context) (*Snapshot, error) {
 	x := s.next(time.Now(), status, tensors)
 	x.Listed, x.Shadow = listed, s.shadow
 	x.take(live)
-	return x, s.grant(ctx, x)
+	x.fault = s.grant(ctx, x.Time)
+	x.past, x.chosen = s.past, s.chosen
+	return x, nil
 }
 
 // grant asks for the answers that the terminal wishes for.
-func (s *Sampler) grant(ctx context.Context, x *Snapshot) (err error) {
-	if s.wish.past.Load() && x.Time.Sub(s.pastAt) >= seldom {
+func (s *Sampler) grant(ctx context.Context, now time.Time) (err error) {
+	if s.wish.past.Load() && now.Sub(s.pastAt) >= seldom {
 		if s.past, err = s.Proxy.History(ctx, pastStep); err != nil {
 			return err
 		}
-		s.pastAt = x.Time
+		s.pastAt = now
 	}
-	if id := s.wish.tensor.Load(); id != 0 && (id != s.id || x.Time.Sub(s.answers) >= seldom) {
+	if id := s.wish.tensor.Load(); id != 0 && (id != s.id || now.Sub(s.answers) >= seldom) {
 		if s.chosen, err = s.Proxy.Tensor(ctx, id); err != nil {
 			return err
 		}
-		s.id, s.answers = id, x.Time
+		s.id, s.answers = id, now
 	}
-	x.past, x.chosen = s.past, s.chosen
 	return nil
 }
 
