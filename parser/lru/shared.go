@@ -35,13 +35,14 @@ func (s *Shared[H, K, V]) Keep(h H, k K, v V, limit int) {
 	s.n -= c.Len()
 	c.Put(k, v)
 	for s.n += c.Len(); s.n > max(limit, 0); s.n-- {
-		largest := h
-		for other, has := range s.holders {
-			if has.Len() > s.holders[largest].Len() {
-				largest = other
+		largest, has := h, c
+		for other, o := range s.holders {
+			if o.Len() > has.Len() {
+				largest, has = other, o
 			}
 		}
-		has := s.holders[largest]
-		has.remove(has.order.Oldest())
+		if has.remove(has.order.Oldest()); has.Len() == 0 {
+			delete(s.holders, largest)
+		}
 	}
 }
