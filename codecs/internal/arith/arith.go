@@ -4,14 +4,14 @@ package arith
 // Add sets dst[i] to a[i]+b[i], rounded to float32. dst may be a or b; otherwise they must not overlap. It panics if a or b
 // is shorter than dst.
 func Add(dst, a, b []float32) {
-	a, b = a[:len(dst)], b[:len(dst)]
+	a, b = a[:len(dst):len(a)], b[:len(dst):len(b)]
 	n := addTiles(dst, a, b)
 	addPlain(dst[n:], a[n:], b[n:])
 }
 
 // Sub sets dst[i] to a[i]-b[i] in the same way.
 func Sub(dst, a, b []float32) {
-	a, b = a[:len(dst)], b[:len(dst)]
+	a, b = a[:len(dst):len(a)], b[:len(dst):len(b)]
 	n := subTiles(dst, a, b)
 	subPlain(dst[n:], a[n:], b[n:])
 }
