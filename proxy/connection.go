@@ -167,7 +167,7 @@ func receivingEnded(c *path.Conn, err error) error {
 		c.Stream.Reset(frame.ResetByApp)
 	case errors.Is(err, path.ErrAppReset):
 		c.ResetApp()
-	case errors.Is(err, tunnel.ErrClosed): // by sendingEnded, since the app is gone
+	case errors.Is(err, tunnel.ErrClosed): // by sendingEnded, since the app is gone; or the Endpoint has closed, and then nobody hears of it
 		c.Abort(frame.ResetByApp)
 	case !c.Aborted():
 		c.Abort(frame.ResetByFrames)

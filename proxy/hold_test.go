@@ -157,8 +157,8 @@ func TestDirectBeforeFirstSession(t *testing.T) {
 	}
 }
 
-// Serve returns while a connection that goes to its server directly is open, so that no goroutine waits for its end; of the end it tells.
-func TestDirectConnectionHasNoGoroutine(t *testing.T) {
+// Serve returns while a connection that goes to its server directly is open; of the end it tells.
+func TestServeReturnsForADirectConnection(t *testing.T) {
 	w := newWaitingPair(t, func(c *Config) { c.Hold, c.DirectFirst = time.Millisecond, true })
 	client, c := pathtest.TCPPair(t)
 	ended := make(chan struct{})

@@ -172,7 +172,7 @@ func TestCallsTakeAsLongAsDirectly(t *testing.T) {
 	forCaptures(t, []string{"flower-*.pcap.gz", "nvflare-*.pcap.gz", "tf-*.pcap.gz"}, func(t *testing.T, talks []*talk) { wantAsLong(t, talks, slower) })
 }
 
-// A sender that waits amid a request or an answer until its peer has what was sent, as flow control may have it, is held up by the stall timer, once in each of both, and by nothing else.
+// A sender that waits amid a request or an answer until its peer has what was sent, as flow control may have it, is held up by the stall timer, once in each of both, and by little else.
 func TestSendersThatWaitAreHeldUpByTheStallTimerAlone(t *testing.T) {
 	forCaptures(t, []string{"tf-ps-*.pcap.gz"}, func(t *testing.T, talks []*talk) {
 		cut := 0

@@ -40,7 +40,7 @@ type Client struct {
 	mu      sync.Mutex // guards the fields below
 	closing bool
 	ended   error     // why the warden answers no more; nil: it does
-	since   time.Time // when its end was seen: it cannot have renewed the rules later
+	since   time.Time // when its end was seen: a warden that has ended cannot have renewed the rules later
 }
 
 // A line is this end of a socket pair. One request is asked at a time.
