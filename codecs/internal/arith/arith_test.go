@@ -93,7 +93,7 @@ func TestShortArgumentsPanic(t *testing.T) {
 								t.Error("an argument is shorter than dst, and there is no panic")
 							}
 						}()
-						do(make([]float32, n), make([]float32, short[0]), make([]float32, short[1]))
+						do(make([]float32, n), make([]float32, short[0], n), make([]float32, short[1], n))
 					}()
 				}
 			}
