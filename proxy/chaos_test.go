@@ -20,6 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
@@ -39,16 +41,17 @@ var (
 
 // A chaosRow is the outcome of a seed.
 type chaosRow struct {
-	Seed     uint64   `json:"seed"`
-	Real     bool     `json:"real"` // processes, not virtual time
-	Faults   []string `json:"faults"`
-	Streams  int      `json:"streams"`
-	Complete int      `json:"complete"` // streams whose two directions arrived whole
-	Reset    int      `json:"reset"`    // the others
-	Bytes    int      `json:"bytes"`    // that arrived at apps
-	Replayed uint64   `json:"replayed"` // bytes that left again
-	Outcome  string   `json:"outcome"`  // "ok", or the broken promise
-	Seconds  float64  `json:"seconds"`  // of virtual time
+	Seed     uint64            `json:"seed"`
+	Real     bool              `json:"real"` // processes, not virtual time
+	Faults   []string          `json:"faults"`
+	Streams  int               `json:"streams"`
+	Complete int               `json:"complete"` // streams whose two directions arrived whole
+	Reset    int               `json:"reset"`    // the others
+	Bytes    int               `json:"bytes"`    // that arrived at apps
+	Replayed uint64            `json:"replayed"` // bytes that left again
+	Frames   map[string]uint64 `json:"frames"`   // that came at either site, by kind
+	Outcome  string            `json:"outcome"`  // "ok", or the broken promise
+	Seconds  float64           `json:"seconds"`  // of virtual time
 }
 
 // Whatever happens to two sites and to the network between them, no byte is lost, doubled or changed unseen: every connection of the
@@ -60,13 +63,29 @@ func TestChaos(t *testing.T) {
 			seeds = 200
 		}
 	}
+	frames := map[string]uint64{}
 	for seed := *chaosFirst; seed < *chaosFirst+uint64(seeds); seed++ {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { playSeed(t, seed) })
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			for kind, n := range playSeed(t, seed) {
+				frames[kind] += n
+			}
+		})
+	}
+	if t.Logf("frames: %v", frames); seeds < 200 || t.Failed() {
+		return
+	}
+	for kind := range frame.Kinds() {
+		if frames[kind.String()] == 0 && !chaosLacks[kind] {
+			t.Errorf("no %v frame in %d seeds: they show nothing of such", kind, seeds)
+		}
 	}
 }
 
-// playSeed plays one seed in virtual time.
-func playSeed(t *testing.T, seed uint64) {
+// chaosLacks are the kinds of frames that TestChaos has none of: chaosProtocol tells no parts of values and no masks, and rest is TestChaosAtRest's.
+var chaosLacks = map[frame.Kind]bool{frame.Parts: true, frame.Mask: true, frame.Rest: true}
+
+// playSeed plays one seed in virtual time, and returns the frames that have come, by kind.
+func playSeed(t *testing.T, seed uint64) map[string]uint64 {
 	row := chaosRow{Seed: seed, Outcome: "it has ended before it was judged"}
 	defer row.write(t) // also of a seed that fails, which ends this goroutine
 	synctest.Test(t, func(t *testing.T) {
@@ -76,6 +95,7 @@ func playSeed(t *testing.T, seed uint64) {
 		row.Seconds = time.Since(begin).Seconds()
 		h.judge(&row)
 	})
+	return row.Frames
 }
 
 // write appends the row to the file that is asked for.
@@ -95,15 +115,16 @@ func (r *chaosRow) write(t *testing.T) {
 
 // A chaos is two sites, a network, a job, and the faults that happen to them.
 type chaos struct {
-	t      *testing.T
-	r      *rand.Rand // of the plan; concurrent parts have generators of their own
-	net    *wayNet
-	dir    string
-	resume time.Duration
-	skew   atomic.Int64 // of the sites' clocks
-	sites  [2]*chaosSite
-	values [][]byte
-	log    *slog.Logger
+	t       *testing.T
+	metrics *Metrics   // of all proxies
+	r       *rand.Rand // of the plan; concurrent parts have generators of their own
+	net     *wayNet
+	dir     string
+	resume  time.Duration
+	skew    atomic.Int64 // of the sites' clocks
+	sites   [2]*chaosSite
+	values  [][]byte
+	log     *slog.Logger
 
 	mu        sync.Mutex
 	ports     uint16
@@ -119,7 +140,7 @@ type chaos struct {
 var appAddr = [2]netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1")}
 
 func newChaos(t *testing.T, seed uint64) *chaos {
-	h := &chaos{t: t, r: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), resume: 10 * time.Minute, exchanges: map[uint16]*exchange{}}
+	h := &chaos{t: t, metrics: NewMetrics(prometheus.NewRegistry()), r: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), resume: 10 * time.Minute, exchanges: map[uint16]*exchange{}}
 	h.log = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h.rotate()
 	link := func(way uint64) wansim.Link {
@@ -223,7 +244,7 @@ func (s *chaosSite) settings() Settings {
 func (s *chaosSite) start() {
 	n := &incarnation{site: s, apps: map[*wayConn]bool{}, opened: make(chan struct{})}
 	var err error
-	n.proxy, err = New(Config{Codecs: chaosCodecs, Protocols: []parser.Protocol{chaosProtocol{}}, Settings: s.settings(), Memory: s.memory, Values: s.room,
+	n.proxy, err = New(Config{Codecs: chaosCodecs, Protocols: []parser.Protocol{chaosProtocol{}}, Settings: s.settings(), Memory: s.memory, Values: s.room, Metrics: s.h.metrics,
 		Workers: 2, Log: s.h.log.With("site", s.name), Open: func(ctx context.Context, peer string, opening []byte) (Stream, error) {
 			<-n.opened
 			st, err := n.endpoint.Open(ctx, peer, opening)
@@ -446,7 +467,10 @@ func (h *chaos) judge(row *chaosRow) {
 	synctest.Wait() // until the ends of sessions are noted
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	row.Faults, row.Streams, row.Replayed = h.faults, len(h.order), h.replayed
+	row.Faults, row.Streams, row.Replayed, row.Frames = h.faults, len(h.order), h.replayed, map[string]uint64{}
+	for k := range frame.Kinds() {
+		row.Frames[k.String()] = h.metrics.frames.Of(k)
+	}
 	wrong := h.wrong
 	for _, e := range h.order {
 		if f := e.fault(h.disturbed); f != "" {

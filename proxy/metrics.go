@@ -12,6 +12,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/trials"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -42,6 +43,7 @@ type Metrics struct {
 	values                   *prometheus.CounterVec
 	wrong                    prometheus.Counter
 	drifted                  *prometheus.CounterVec
+	frames                   frame.Counts
 
 	mu   sync.RWMutex
 	sent map[sentKey]sentCounters // the counters of raw and wire bytes by their labels; one look-up here costs a third of two in the vectors
@@ -117,6 +119,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.began.WithLabelValues(tensor.Unknown.String(), tensor.CallsContradicted.String())
 	for _, how := range cache.SharedHow {
 		m.values.WithLabelValues(how)
+	}
+	for k := range frame.Kinds() {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gradproxy_frames_total", ConstLabels: prometheus.Labels{"kind": k.String()},
+			Help: "Frames that peers sent, by kind."}, func() float64 { return float64(m.frames.Of(k)) }))
 	}
 	reg.MustRegister(m.connections, m.drift, m.relative, m.sparsity, m.forgotten, m.resumed, m.lostRows, m.wrong)
 	return m
@@ -372,6 +378,14 @@ func (m *Metrics) ParserSpent(peer, of string) {
 	if m != nil {
 		m.spent.WithLabelValues(peer, of).Inc()
 	}
+}
+
+// counts returns the counts of frames that come; nil: they are not counted.
+func (m *Metrics) counts() *frame.Counts {
+	if m == nil {
+		return nil
+	}
+	return &m.frames
 }
 
 func (m *Metrics) opens(peer, result string) {

@@ -106,6 +106,7 @@ func New(cfg Config) (*Proxy, error) {
 		Tensors:     &tensors.Table{Max: lines},
 		Connections: p.live.Len,
 		Metrics:     p.config.Metrics,
+		Frames:      p.config.Metrics.counts(),
 	}
 	p.cache = cache.New(p.opening, p.cacheConfig())
 	p.trials = trials.New(trials.Config{Codecs: cfg.Codecs, Memory: cfg.ShadowMemory, Share: cfg.ShadowShare})
@@ -119,7 +120,7 @@ func New(cfg Config) (*Proxy, error) {
 // cacheConfig describes the value cache.
 func (p *Proxy) cacheConfig() cache.Config {
 	return cache.Config{Room: p.config.Values, Codecs: p.config.Codecs, Lossless: p.env.Lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
-		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.config.Metrics, Log: p.config.Log,
+		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.config.Metrics, Frames: p.env.Frames, Log: p.config.Log,
 		Pace: func(peer string, encoded, decoded int, gone <-chan struct{}) {
 			p.quotas.Of(peer).Pace(encoded, decoded, gone)
 		},

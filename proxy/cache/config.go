@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
@@ -59,6 +60,7 @@ type Config struct {
 	Pool               *memory.Pool
 	Sending, Receiving *memory.Budget
 	Metrics            Metrics
+	Frames             *frame.Counts // of frames that have come; nil: nobody counts them
 	Log                *slog.Logger
 	// Pace waits until encoded bytes of a peer may become decoded bytes, or gone is closed; nil: they may at once.
 	Pace func(peer string, encoded, decoded int, gone <-chan struct{})

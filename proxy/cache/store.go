@@ -94,7 +94,7 @@ func newStore(c *Config, o owner, lingers *atomic.Int64, share *memory.Share, st
 		copies: map[blockKey]*copyOfSlot{}, codecs: coder.Codecs{New: c.Codecs}, entries: map[uint64]*storeEntry{}, waits: map[uint64]*entryWait{},
 		dead: make(chan struct{})}
 	s.memory = memory.NewAllocator(c.Pool, c.Receiving, share)
-	s.frames = frame.Reader{Source: stream, Limit: s.limit, Reserve: s.reserve, Pool: c.Pool}
+	s.frames = frame.Reader{Source: stream, Limit: s.limit, Reserve: s.reserve, Pool: c.Pool, Counts: c.Frames}
 	s.pipe = pipe.New(c.Workers, pipeDepth, func(error) { stream.Reset(frame.ResetByFrames) })
 	return s
 }

@@ -20,6 +20,7 @@ type Reader struct {
 	// Reserve sees to it that there is memory for the body of a Block, a Gather or Parts, of n bytes, which the caller of Next keeps.
 	Reserve func(k Kind, slot uint32, n int) error
 	Pool    *memory.Pool // of the bodies of Block, Gather and Parts
+	Counts  *Counts      // counts the frames; nil: nobody does
 
 	cur  []byte // not yet read part of the last chunk
 	rest int    // bytes of the current Bytes frame that are still to come
@@ -86,6 +87,7 @@ func (r *Reader) header() (f Frame, n int, err error) {
 	if length > uint64(limit) {
 		return f, 0, fmt.Errorf("%w: %v of %d bytes, at most %d are possible", ErrFrame, f.Kind, length, limit)
 	}
+	r.Counts.add(f.Kind)
 	return f, int(length), nil
 }
 

@@ -44,6 +44,7 @@ type Env struct {
 	Tensors     *tensors.Table
 	Connections func() int // carried now
 	Metrics     Metrics
+	Frames      *frame.Counts // of frames that have come; nil: nobody counts them
 }
 
 // Metrics counts the work of the path. All methods are safe for concurrent use.

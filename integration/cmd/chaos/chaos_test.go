@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
 // Thirty seeds on real processes break no promise, nor do ten over datagrams, also where one process is the program of the commit before.
@@ -30,9 +31,12 @@ func TestRealSeeds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lossy, shared := 0, 0
+			lossy, shared, frames := 0, 0, map[string]uint64{}
 			err = l.playAll(t.Context(), 1, seeds, func(r row) error {
 				lossy, shared = lossy+r.Lossy, shared+r.Shared
+				for kind, n := range r.Frames {
+					frames[kind] += n
+				}
 				if r.Outcome != "ok" {
 					t.Errorf("seed %d, %v: %s", r.Seed, r.Faults, r.Outcome)
 				}
@@ -44,9 +48,19 @@ func TestRealSeeds(t *testing.T) {
 			if t.Logf("%d sums were lossy, %d values shared", lossy, shared); lossy == 0 || shared == 0 {
 				t.Error("no tensor was coded: the seeds show nothing of tensors")
 			}
+			t.Logf("frames: %v", frames)
+			for kind := range frame.Kinds() {
+				if frames[kind.String()] == 0 && !lacks[kind] {
+					t.Errorf("no %v frame came: the seeds show nothing of such", kind)
+				}
+			}
 		})
 	}
 }
+
+// lacks are the kinds of frames that seeds have none of, or not always: their values are few, so that none is evicted or kept for later, and no tensor has a mask. Parts, and rest, come with
+// some seeds.
+var lacks = map[frame.Kind]bool{frame.Forget: true, frame.Evict: true, frame.Want: true, frame.Kept: true, frame.Seen: true, frame.Mask: true, frame.Parts: true, frame.Rest: true}
 
 // A carrier whose process has died is known to have ended only once the black hole is over that its end waits in.
 func TestEndsWaitInBlackHoles(t *testing.T) {

@@ -32,22 +32,23 @@ import (
 
 // A row is the outcome of one seed.
 type row struct {
-	Seed     uint64   `json:"seed"`
-	Real     bool     `json:"real"`
-	Carrier  string   `json:"carrier,omitempty"` // of real processes
-	Faults   []string `json:"faults"`
-	Streams  int      `json:"streams"`
-	Complete int      `json:"complete"`         // streams whose two directions arrived whole
-	Reset    int      `json:"reset"`            // the others
-	Bytes    int      `json:"bytes"`            // that arrived at apps
-	Sums     int      `json:"sums,omitempty"`   // all-reduces that were compared; of real processes
-	Lossy    int      `json:"lossy,omitempty"`  // of them, coded with loss
-	Pulls    int      `json:"pulls,omitempty"`  // weights that were compared, bit for bit
-	Shared   int      `json:"shared,omitempty"` // values that crossed as differences, or once for several
-	Moved    int      `json:"moved"`            // processes that another one has taken over
-	Replayed uint64   `json:"replayed"`         // bytes that left again after the loss of a carrier
-	Outcome  string   `json:"outcome"`          // "ok", or the broken promise
-	Seconds  float64  `json:"seconds"`          // of virtual time, or of real time
+	Seed     uint64            `json:"seed"`
+	Real     bool              `json:"real"`
+	Carrier  string            `json:"carrier,omitempty"` // of real processes
+	Faults   []string          `json:"faults"`
+	Streams  int               `json:"streams"`
+	Complete int               `json:"complete"`         // streams whose two directions arrived whole
+	Reset    int               `json:"reset"`            // the others
+	Bytes    int               `json:"bytes"`            // that arrived at apps
+	Sums     int               `json:"sums,omitempty"`   // all-reduces that were compared; of real processes
+	Lossy    int               `json:"lossy,omitempty"`  // of them, coded with loss
+	Pulls    int               `json:"pulls,omitempty"`  // weights that were compared, bit for bit
+	Shared   int               `json:"shared,omitempty"` // values that crossed as differences, or once for several
+	Moved    int               `json:"moved"`            // processes that another one has taken over
+	Replayed uint64            `json:"replayed"`         // bytes that left again after the loss of a carrier
+	Frames   map[string]uint64 `json:"frames,omitempty"` // that came at either site, by kind; of a process up to the order or the fault that has ended it
+	Outcome  string            `json:"outcome"`          // "ok", or the broken promise
+	Seconds  float64           `json:"seconds"`          // of virtual time, or of real time
 }
 
 func main() {

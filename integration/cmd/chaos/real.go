@@ -94,8 +94,9 @@ type stage struct {
 	tensors *tensors
 
 	mu        sync.Mutex
-	disturbed []interval // when streams had to be reset
-	moved     int        // processes that another one has taken over
+	disturbed []interval        // when streams had to be reset
+	moved     int               // processes that another one has taken over
+	frames    map[string]uint64 // that came at either site, by kind
 	wrong     []string
 }
 
@@ -117,7 +118,7 @@ const (
 
 func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 	dir := filepath.Join(l.dir, fmt.Sprint("seed", seed))
-	s := &stage{lab: l, dir: dir, r: rand.New(rand.NewPCG(seed, 0)), notices: time.Second}
+	s := &stage{lab: l, dir: dir, r: rand.New(rand.NewPCG(seed, 0)), notices: time.Second, frames: map[string]uint64{}}
 	for _, d := range []string{dir, filepath.Join(dir, "paris-state"), filepath.Join(dir, "tokyo-state")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return nil, err
@@ -224,6 +225,7 @@ func (x *site) launch(binary string) (cmd *exec.Cmd, log *bytes.Buffer, ended ch
 func (x *site) handOver(binary string) {
 	x.dying.Lock()
 	defer x.dying.Unlock()
+	before := x.metrics()
 	cmd, log, ended, err := x.launch(binary)
 	if err != nil {
 		x.s.wrongly("%v", err)
@@ -235,6 +237,7 @@ func (x *site) handOver(binary string) {
 			x.s.wrongly("%s ended with %v while another process was to take over: %s", x.name, err, x.last())
 		}
 		x.binary, x.cmd, x.log, x.ended = binary, cmd, log, ended
+		x.count(before)
 		x.s.mu.Lock()
 		x.s.moved++
 		x.s.mu.Unlock()
@@ -282,6 +285,7 @@ func (x *site) replace(sig syscall.Signal, pause time.Duration) {
 	x.dying.Lock()
 	defer x.dying.Unlock()
 	defer x.s.disturb()()
+	x.count(x.metrics())
 	if sig == syscall.SIGKILL {
 		x.cmd.Process.Kill()
 		<-x.ended
@@ -482,6 +486,7 @@ func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 	result.Shared = s.sites[0].shared() + s.sites[1].shared()
 	result.Replayed = s.sites[0].replayed() + s.sites[1].replayed()
 	for _, x := range s.sites {
+		x.count(x.metrics())
 		x.stop()
 	}
 	s.relay.close()
@@ -511,7 +516,7 @@ func (s *stage) judge(r *row) {
 		r.Bytes += len(e.sides[0].got) + len(e.sides[1].got)
 	}
 	s.tensors.judge(r, s.disturbed)
-	r.Streams, r.Moved = len(s.job.order), s.moved
+	r.Streams, r.Moved, r.Frames = len(s.job.order), s.moved, s.frames
 	if r.Outcome = "ok"; len(s.wrong) > 0 {
 		r.Outcome = strings.Join(s.wrong, "; ")
 	}

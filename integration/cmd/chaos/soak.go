@@ -55,6 +55,17 @@ func (x *site) replayed() (n uint64) {
 	return n
 }
 
+// count adds the frames of a process that is about to end, by its last metrics, to the ones of the stage.
+func (x *site) count(metrics map[string]float64) {
+	for name, v := range metrics {
+		if kind, is := strings.CutPrefix(name, `gradproxy_frames_total{kind="`); is && v > 0 {
+			x.s.mu.Lock()
+			x.s.frames[strings.TrimSuffix(kind, `"}`)] += uint64(v)
+			x.s.mu.Unlock()
+		}
+	}
+}
+
 // shared returns how many values have crossed as differences, or once for several receivers, since the process began.
 func (x *site) shared() (n int) {
 	for name, v := range x.metrics() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
@@ -46,5 +47,20 @@ func table(file string) (string, error) {
 		out.Row(title, seeds[name], sum.Streams, sum.Complete, sum.Reset,
 			fmt.Sprintf("%.1f", float64(sum.Bytes)/1e6), fmt.Sprintf("%.2f", float64(sum.Replayed)/1e6), bad[name])
 	}
-	return out.String(), nil
+	return out.String() + "\nFrames that came: " + framesOf(rows) + "\n", nil
+}
+
+// framesOf lists the frames of all rows by kind.
+func framesOf(rows []row) string {
+	sum := map[string]uint64{}
+	for _, r := range rows {
+		for kind, n := range r.Frames {
+			sum[kind] += n
+		}
+	}
+	var all []string
+	for _, kind := range slices.Sorted(maps.Keys(sum)) {
+		all = append(all, fmt.Sprintf("%s %d", kind, sum[kind]))
+	}
+	return strings.Join(all, ", ")
 }

@@ -49,7 +49,7 @@ func New(c *path.Conn, learner parser.Parser) *Receiver {
 	r.memory.slots.Peer = c.ReceiveShare
 	r.decode = decoder{env: env}
 	r.decode.codecs.New = env.Codecs
-	r.frames = frame.Reader{Source: c.Stream, Limit: r.decode.limit, Reserve: r.reserve, Pool: env.Buffers}
+	r.frames = frame.Reader{Source: c.Stream, Limit: r.decode.limit, Reserve: r.reserve, Pool: env.Buffers, Counts: env.Frames}
 	return r
 }
 
