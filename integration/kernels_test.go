@@ -5,6 +5,7 @@ package integration
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/vm"
@@ -28,7 +29,7 @@ func TestHooksUnderAnotherKernel(t *testing.T) {
 func TestProbesUnderAnotherKernel(t *testing.T) {
 	t.Parallel() // a guest takes one processor
 	require.Long(t)
-	guest := vm.Guest{Kind: "qemu", Modules: []string{"tcp_diag"}, Env: []string{require.Variable + "=root,uprobes,gcc"}}
+	guest := vm.Guest{Kind: "qemu", Timeout: 3 * time.Minute, Modules: []string{"tcp_diag"}, Env: []string{require.Variable + "=root,uprobes,gcc"}}
 	probe := vm.TestBinary(t, "../bpf/probe")
 	const locked = "TestUnderLockdown"
 	out := guest.RunEach(t, []string{probe, "-test.skip=^(TestGenerated.*|TestModel.*|" + locked + ")$"}, []string{probe, "-test.run=^" + locked + "$"})
