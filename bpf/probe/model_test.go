@@ -31,7 +31,7 @@ func (k kind) noted() bool { return k == reduces || k == fails }
 type rules struct {
 	readFirst bool // a call reads the group's counter before it is counted, not afterwards
 	all       bool // a call confuses all tags that calls on their way may get, not only the one that it has read
-	add       bool // what was not counted is added to the count; otherwise it is set right if no call has come since
+	add       bool // calls that were not counted are added to the count; otherwise the count is set right if no call has come since
 	bound     int  // tags that a call confuses at most
 }
 
@@ -337,7 +337,7 @@ func TestModelOfThreeThreads(t *testing.T) {
 	t.Logf("%d scripts, %d states", len(scripts()), states)
 }
 
-// The model finds what is wrong with less than our rules.
+// The model finds a wrong answer under each of three weaker sets of rules.
 func TestModelFindsWrongRules(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*rules){

@@ -70,7 +70,7 @@ func (c *chart) bars() string {
 	})
 }
 
-// bands draws the minutes of an outage, of which the values are the seconds.
+// bands draws an outage. Each value is how many seconds of its minute the outage lasted.
 func (c *chart) bands() string {
 	return c.draw(func(down float64) rune {
 		switch {
