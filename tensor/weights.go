@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"math"
+	"slices"
 	"unsafe"
 )
 
@@ -65,6 +66,11 @@ func (w *Weights) Held() int {
 // Elements returns the number of elements of the model.
 func (w *Weights) Elements() int { return w.elements }
 
+// Equal reports whether both have the same samples of models of one size.
+func (w *Weights) Equal(o *Weights) bool {
+	return w == o || w.elements == o.elements && slices.Equal(w.samples, o.samples)
+}
+
 // place returns the element that is the sample of a part. A stride alone could meet one column of a matrix again and again.
 func (w *Weights) place(part int) int {
 	return part*w.stride + int((uint32(part)*2654435769)>>8)%w.stride
@@ -96,8 +102,8 @@ func (w *Weights) alike(d DType, block []byte, from int) bool {
 
 // A Placement says which weights a message of a sum would have if the sum were the model's weights, in their order.
 type Placement struct {
-	Weights *Weights // complete
-	Offsets []int    // elements of the model before the message's first: one of them is right
+	Weights []*Weights // complete, of models of one size: one of them may be right
+	Offsets []int      // elements of the model before the message's first: one of them is right
 }
 
 // Judge returns the verdict on a block of the message, for which the content check has said v. The block, which begins off bytes after the message's first, is no
@@ -116,8 +122,10 @@ func (p *Placement) Alike(d DType, block []byte, off int) bool {
 		return false
 	}
 	for _, at := range p.Offsets {
-		if p.Weights.alike(d, block, at+off/d.Size()) {
-			return true
+		for _, w := range p.Weights {
+			if w.alike(d, block, at+off/d.Size()) {
+				return true
+			}
 		}
 	}
 	return false

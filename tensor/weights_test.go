@@ -44,6 +44,10 @@ func TestWeightsAlike(t *testing.T) {
 		if elements < 2000 {
 			continue
 		}
+		_, other := weightsOf(t, rnd, elements)
+		if other.Equal(w) || !w.Equal(w) {
+			t.Fatal("weights are equal to others")
+		}
 		n, from := elements/2, elements/3
 		moved, noise := make([]float32, n), make([]float32, n)
 		for i := range moved {
@@ -68,7 +72,7 @@ func TestWeightsAlike(t *testing.T) {
 			} {
 				block := make([]byte, len(c.block)*d.Size())
 				FromFloat32(block, c.block, d)
-				p := &Placement{Weights: w, Offsets: c.at}
+				p := &Placement{Weights: []*Weights{other, w}, Offsets: c.at}
 				if got := p.Alike(d, block, 0); got != c.want {
 					t.Errorf("%d elements of %v, %s: alike is %v", elements, d, c.name, got)
 				}
@@ -82,7 +86,7 @@ func TestWeightsAlike(t *testing.T) {
 		t.Error("a block is like no weights")
 	}
 	_, w := weightsOf(t, rnd, 2000)
-	p := &Placement{w, []int{0}}
+	p := &Placement{[]*Weights{w}, []int{0}}
 	if p.Alike(Int32, make([]byte, 8000), 0) {
 		t.Error("integers are like weights")
 	}
@@ -101,7 +105,7 @@ func BenchmarkAlike(b *testing.B) {
 	w := NewWeights(1 << 22)
 	w.Feed(make([]byte, 4<<22))
 	block := make([]byte, 1<<20)
-	p := &Placement{w, []int{0, 1 << 20}}
+	p := &Placement{[]*Weights{w}, []int{0, 1 << 20}}
 	b.SetBytes(1 << 20)
 	for b.Loop() {
 		p.Alike(Float32, block, 0)

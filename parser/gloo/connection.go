@@ -22,14 +22,14 @@ type direction struct {
 	weighing weighing
 }
 
-// newConnection returns a connection; peer and site hold the facts that each has told.
-func newConnection(c parser.Conn, peer, site *facts) *connection {
+// newConnection returns a connection of a job.
+func newConnection(c parser.Conn, j *job) *connection {
 	x := &connection{common: common{conn: c}}
 	x.ranks.high = min(max(c.Ranks, 0), maxRanks)
 	if c.Ranks == 1 {
 		x.ranks.high = 2 // a connection has two ends
 	}
-	x.meta.said[c.Own], x.meta.said[1-c.Own] = site, peer
+	x.meta.job, x.meta.said[c.Own], x.meta.said[1-c.Own] = j, j.by(sayer{own: true}), j.by(sayer{peer: c.Peer})
 	for side := range x.directions {
 		d := &x.directions[side]
 		d.flow = flow{conn: &x.common, side: parser.Side(side), seed: seed(c, parser.Side(side)), ends: ends(c, parser.Side(side))}

@@ -28,7 +28,7 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+// Whatever the connections of other jobs show, no byte of a connection changes its class.
 func FuzzFactsOfOthers(f *testing.F) {
 	run := func(j gloosim.Job) parsertest.Exchange { return exchange(gloosim.Run(j)) }
 	seeds := []parsertest.Exchange{
@@ -45,7 +45,7 @@ func FuzzFactsOfOthers(f *testing.F) {
 			victim.Job = ""
 		}
 		for _, x := range seeds {
-			parsertest.Apart(t, fresh, victim, x, parsertest.Unfold(b), netip.MustParseAddrPort("10.0.2.1:40000"), victim.Server)
+			parsertest.Apart(t, false, fresh, victim, x, parsertest.Unfold(b), netip.MustParseAddrPort("10.0.2.1:40000"), victim.Server)
 		}
 	})
 }

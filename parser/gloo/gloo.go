@@ -86,7 +86,7 @@ import (
 // Protocol is Gloo's TCP transport. The zero Protocol is ready for use; it must not be copied after first use.
 type Protocol struct {
 	mu   sync.Mutex
-	said map[sayer]*facts // of configured jobs
+	jobs map[string]*job // configured ones
 }
 
 var _ parser.Protocol = (*Protocol)(nil)
@@ -98,32 +98,25 @@ func (*Protocol) String() string { return "gloo" }
 func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
 
 // New returns the parsers of a connection's two directions. The connections of a configured job with one peer share the facts on its
-// models, and the ones that ranks of this site have told are shared with all peers; a connection without a job shares nothing.
+// models, and the ones that ranks of this site have told are shared with all peers; a connection without a job shares nothing. First weights
+// are compared whoever has told them, since that only ever ends loss.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
-	x := newConnection(c, p.facts(sayer{job: c.Job, peer: c.Peer}), p.facts(sayer{job: c.Job, own: true}))
+	x := newConnection(c, p.job(c.Job))
 	return &stream{dir: &x.directions[parser.Client], state: hello}, &stream{dir: &x.directions[parser.Server], state: preamble}
 }
 
-// A sayer is a peer that tells facts on a configured job, or this site.
-type sayer struct {
-	job, peer string
-	own       bool
-}
-
-// facts returns the facts on a job that a sayer has told.
-func (p *Protocol) facts(s sayer) *facts {
-	if s.job == "" {
-		return new(facts)
+// job returns a configured job, or one that nobody else has if there is no name.
+func (p *Protocol) job(name string) *job {
+	if name == "" {
+		return new(job)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.said == nil {
-		p.said = map[sayer]*facts{}
+	if p.jobs == nil {
+		p.jobs = map[string]*job{}
 	}
-	f := p.said[s]
-	if f == nil {
-		f = new(facts)
-		p.said[s] = f
+	if p.jobs[name] == nil {
+		p.jobs[name] = new(job)
 	}
-	return f
+	return p.jobs[name]
 }

@@ -9,6 +9,7 @@ import (
 
 // metadata collects the announcements of DistributedDataParallel on one connection.
 type metadata struct {
+	job     *job
 	said    [2]*facts // by each side, and by others of its site
 	gathers []gathering
 	models  []*model   // whose shapes, or whose all-gather, passed here
@@ -49,7 +50,7 @@ func (m *metadata) wants(from parser.Side, o op) bool {
 				return true
 			}
 		}
-		return o.length%8 == 0 && len(m.said[from].after(tag)) > 0
+		return o.length%8 == 0 && len(m.after(tag)) > 0
 	}
 	return false
 }
@@ -91,7 +92,7 @@ func (m *metadata) take(from parser.Side, o op, b []byte) {
 			return
 		}
 	}
-	for _, g := range m.said[from].after(tag) {
+	for _, g := range m.after(tag) {
 		if x := m.said[from].addModel(g, b); x != nil {
 			m.link(x)
 		}
@@ -115,8 +116,12 @@ func (m *metadata) gathered(g *gathering, from parser.Side, half uint32) {
 	}
 }
 
+// link notes that the gradients of a model pass here. Of equal models, as several sayers tell of them, the first one stays whose buckets are announced.
 func (m *metadata) link(x *model) {
-	if slices.Contains(m.models, x) {
+	if i := slices.IndexFunc(m.models, x.same); i >= 0 {
+		if m.models[i].announced() == nil {
+			m.models[i] = x
+		}
 		return
 	}
 	if len(m.models) >= maxModels {
@@ -125,40 +130,72 @@ func (m *metadata) link(x *model) {
 	m.models = append(m.models, x)
 }
 
-// relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all of
-// the job.
+// relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all that the two ends' sites have told of, and
+// else all of the job: the first rank tells each other one of its models, and these two do not tell each other. So nobody's words displace the ones of the two sites.
 func (m *metadata) relevant() []*model {
-	all := m.all()
+	told := m.all()
 	for _, g := range m.gathers {
-		for _, x := range all {
-			if x.countGather == (countGather{g.tag, int(g.low)}) && !g.bad {
-				m.link(x)
+		passed := func(x *model) bool { return x.countGather == countGather{g.tag, int(g.low)} }
+		if g.bad || slices.ContainsFunc(m.models, passed) && !slices.ContainsFunc(told, passed) {
+			continue
+		}
+		for _, all := range [][]*model{told, m.others()} {
+			if i := slices.IndexFunc(all, passed); i >= 0 {
+				m.link(all[i])
 				break
 			}
 		}
 	}
-	if len(m.models) > 0 {
+	switch {
+	case len(m.models) > 0:
 		return m.models
+	case len(told) > 0:
+		return told
+	}
+	return m.others()
+}
+
+// all returns the models that either side's site has told of, the newest of each first.
+func (m *metadata) all() []*model {
+	return merged(m.said[parser.Client], m.said[parser.Server])
+}
+
+// others returns the models that anybody has told of.
+func (m *metadata) others() []*model { return merged(m.job.everyone()...) }
+
+// merged returns the models of several sayers, the newest of each first. A model that several have told of counts once: as one of them has announced its buckets.
+func merged(said ...*facts) []*model {
+	var all []*model
+	for k, f := range said {
+		if slices.Contains(said[:k], f) {
+			continue
+		}
+		for _, x := range f.all() {
+			i := -1
+			if k > 0 {
+				i = slices.IndexFunc(all, x.same)
+			}
+			switch {
+			case i < 0:
+				all = append(all, x)
+			case all[i].announced() == nil && x.announced() != nil:
+				all[i] = x
+			}
+		}
 	}
 	return all
 }
 
-// all returns the models that either side's site has told of, the newest of each first. A model that both have told of counts once: as one of them has announced its buckets.
-func (m *metadata) all() []*model {
-	all := m.said[parser.Client].all()
-	if m.said[parser.Client] == m.said[parser.Server] {
-		return all
-	}
-	for _, x := range m.said[parser.Server].all() {
-		i := slices.IndexFunc(all, func(o *model) bool { return o.countGather == x.countGather && slices.Equal(o.counts, x.counts) })
-		switch {
-		case i < 0:
-			all = append(all, x)
-		case all[i].announced() == nil && x.announced() != nil:
-			all[i] = x
+// after returns the all-gathers of the tag before this one that either side's site has told of: in a ring the rank that hears one from its neighbour can be the one
+// that broadcasts shapes to it.
+func (m *metadata) after(tag uint32) []countGather {
+	found := m.said[parser.Client].after(tag)
+	for _, g := range m.said[parser.Server].after(tag) {
+		if !slices.Contains(found, g) {
+			found = append(found, g)
 		}
 	}
-	return all
+	return found
 }
 
 // saidBy returns the relevant models of which that side's site has told: nobody else announces their buckets or their weights.

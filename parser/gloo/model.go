@@ -27,7 +27,42 @@ const (
 	maxMetadata = 1 << 20 // bytes of a broadcast that is read
 )
 
-// facts holds the models that the connections of a job, or one connection without a job, have announced.
+// A job holds the facts on it by the one that has told them. The zero job has none.
+type job struct {
+	mu   sync.Mutex
+	said map[sayer]*facts
+	all  []*facts // the same, in the order in which they were made; it is replaced, never changed
+}
+
+// A sayer is a peer that tells facts on a job, or this site.
+type sayer struct {
+	peer string
+	own  bool
+}
+
+// by returns the facts that a sayer has told.
+func (j *job) by(s sayer) *facts {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f := j.said[s]
+	if f == nil {
+		if j.said == nil {
+			j.said = map[sayer]*facts{}
+		}
+		f = new(facts)
+		j.said[s], j.all = f, append(slices.Clip(j.all), f)
+	}
+	return f
+}
+
+// everyone returns what all sayers have told.
+func (j *job) everyone() []*facts {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all
+}
+
+// facts holds the models that one sayer has told of.
 type facts struct {
 	mu      sync.Mutex
 	gathers []countGather
@@ -49,6 +84,11 @@ type model struct {
 	mu      sync.Mutex
 	buckets []uint64        // elements of each bucket once they are announced
 	weights *tensor.Weights // the parameters as they were broadcast at last; nil: they have not passed
+}
+
+// same reports whether two sayers have told of one model.
+func (m *model) same(o *model) bool {
+	return m.countGather == o.countGather && slices.Equal(m.counts, o.counts)
 }
 
 // weigh notes the parameters' values.

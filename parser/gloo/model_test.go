@@ -77,6 +77,48 @@ func TestLearnsAModel(t *testing.T) {
 	}
 }
 
+// A site hears of a model from the first rank's site alone, and knows it on connections with other sites too. There the models come first that one of the two ends' sites
+// has told of, whatever a third peer says of the same all-gather.
+func TestModelsOfTheTwoSitesComeFirst(t *testing.T) {
+	numbers, counts := shapesOf([][]int64{{32, 40}, {32}})
+	j := new(job)
+	with := func(peer string) *metadata { // on a connection that ranks of this site have opened
+		return &newConnection(parser.Conn{Job: "job", Peer: peer}, j).meta
+	}
+	gather := func(m *metadata) {
+		deliver(m, parser.Client, allGather, 0, int32s(2))
+		deliver(m, parser.Client, allGather, 0, int32s(0))
+	}
+	hostile, far := with("hostile"), with("far")
+	gather(far)
+	if got := far.relevant(); len(got) != 0 {
+		t.Fatalf("%d models, and nobody has told of one", len(got))
+	}
+	first := with("first") // in this ring its rank hears the all-gather from here
+	gather(first)
+	deliver(first, parser.Server, broadcast, 1, int64s(numbers...))
+	if got := far.relevant(); len(got) != 1 || !slices.Equal(got[0].counts, counts) {
+		t.Fatalf("%v of the first rank on a connection with a third site", got)
+	}
+
+	for i := range int64(2 * maxModels) {
+		others, _ := shapesOf([][]int64{{16, 80}, {32 + i}})
+		deliver(hostile, parser.Server, broadcast, 1, int64s(others...))
+		if got := far.relevant(); len(got) != 1 || !slices.Equal(got[0].counts, counts) {
+			t.Fatalf("%v on a connection that knew its model", got)
+		}
+		again := with("first")
+		gather(again)
+		if got := again.relevant(); len(got) != 1 || !slices.Equal(got[0].counts, counts) {
+			t.Fatalf("%v on a connection with the first rank", got)
+		}
+	}
+	deliver(with("far"), parser.Server, broadcast, 1, int64s(numbers...))
+	if got := with("far").relevant(); len(got) != 1 || !slices.Equal(got[0].counts, counts) {
+		t.Fatalf("%v on a connection whose peer has told of a model", got)
+	}
+}
+
 // Broadcasts that look a little like an announcement are none.
 func TestRefusesWrongAnnouncements(t *testing.T) {
 	numbers, _ := shapesOf([][]int64{{4, 3}, {4}, {2, 4}})
@@ -123,4 +165,4 @@ func TestMetadataIsBounded(t *testing.T) {
 }
 
 // alone returns the metadata of a connection both of whose sides tell f.
-func alone(f *facts) *metadata { return &metadata{said: [2]*facts{f, f}} }
+func alone(f *facts) *metadata { return &metadata{job: new(job), said: [2]*facts{f, f}} }

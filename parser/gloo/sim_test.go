@@ -38,7 +38,7 @@ func play(t testing.TB, trace *gloosim.Trace, conn parser.Conn) ([]seen, error) 
 				sites[rank] = s
 			}
 			pc := conn
-			pc.Client, pc.Server, pc.Own = c.ClientAddr, c.ServerAddr, parser.Side(side)
+			pc.Client, pc.Server, pc.Own, pc.Peer = c.ClientAddr, c.ServerAddr, parser.Side(side), fmt.Sprint("of rank ", c.Client+c.Server-rank)
 			client, server := s.protocol.New(pc)
 			s.parsers[i] = [2]parser.Parser{client, server}
 		}

@@ -38,14 +38,21 @@ func (x *weighing) end() {
 	}
 }
 
-// weights returns the first weights of a model of so many elements; nil: none are known.
-func (m *metadata) weights(elements int) *tensor.Weights {
-	for _, x := range m.relevant() {
-		if w := x.weighed(); w != nil && x.total == uint64(elements) {
-			return w
+// weights returns the first weights of models of so many elements: the newest of each sayer, once. A rank has them from one site alone, and its sums with another
+// site are to be compared with them too; nobody's words hide the ones of another.
+func (m *metadata) weights(elements int) []*tensor.Weights {
+	var found []*tensor.Weights
+	for _, f := range m.job.everyone() {
+		for _, x := range f.all() {
+			if w := x.weighed(); w != nil && x.total == uint64(elements) {
+				if !slices.ContainsFunc(found, w.Equal) {
+					found = append(found, w)
+				}
+				break
+			}
 		}
 	}
-	return nil
+	return found
 }
 
 // placed returns the places that message k of an all-reduce has in the model's weights if it sums them; nil: they are not known, or the content check has no
@@ -55,7 +62,7 @@ func (c *counted) placed(r *ring, k int, d tensor.DType) *tensor.Placement {
 		return nil
 	}
 	w := c.conn.meta.weights(r.size / d.Size())
-	if w == nil {
+	if len(w) == 0 {
 		return nil
 	}
 	p := &tensor.Placement{Weights: w}

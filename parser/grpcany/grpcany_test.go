@@ -427,7 +427,7 @@ func FuzzFactsOfOthers(f *testing.F) {
 			victim.Job = ""
 		}
 		for _, x := range seeds {
-			parsertest.Apart(t, fresh, victim, x, parsertest.Unfold(b), conn(2).Client, victim.Server)
+			parsertest.Apart(t, true, fresh, victim, x, parsertest.Unfold(b), conn(2).Client, victim.Server)
 		}
 	})
 }

@@ -65,7 +65,7 @@ func FuzzFactsOfOthers(f *testing.F) {
 			victim.Job = "victim"
 		}
 		for _, x := range []parsertest.Exchange{mxnet(), scheduled()} {
-			parsertest.Apart(t, fresh, victim, x, parsertest.Unfold(b), addressOf(int(client)), addressOf(int(server)))
+			parsertest.Apart(t, true, fresh, victim, x, parsertest.Unfold(b), addressOf(int(client)), addressOf(int(server)))
 		}
 	})
 }

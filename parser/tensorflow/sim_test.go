@@ -630,7 +630,7 @@ func FuzzFactsOfOthers(f *testing.F) {
 			victim.Job = ""
 		}
 		for _, x := range seeds {
-			parsertest.Apart(t, func() parser.Protocol { return new(Protocol) }, victim, x, parsertest.Unfold(b), netip.AddrPortFrom(netip.MustParseAddr("10.0.9.9"), 1), victim.Server)
+			parsertest.Apart(t, true, func() parser.Protocol { return new(Protocol) }, victim, x, parsertest.Unfold(b), netip.AddrPortFrom(netip.MustParseAddr("10.0.9.9"), 1), victim.Server)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func newSender(rank, size int, codec codecs.Codec, first []byte) (*sender, error
 		m := &message{off: (2*(1-rank) + i) * segment}
 		m.n = min(segment, size-m.off)
 		if weights != nil {
-			m.placed = &tensor.Placement{Weights: weights, Offsets: []int{i * segment / 4, (2 + i) * segment / 4}}
+			m.placed = &tensor.Placement{Weights: []*tensor.Weights{weights}, Offsets: []int{i * segment / 4, (2 + i) * segment / 4}}
 		}
 		m.past = s.store.Dense("job", tensor.Tensor{Key: uint64(i) + 1, DType: tensor.Float32, Size: m.n}, false)
 		var err error
