@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,7 @@ import (
 func TestHooksUnderAnotherKernel(t *testing.T) {
 	t.Parallel() // a guest takes one processor
 	require.Long(t)
-	guest := vm.Guest{Modules: []string{"ipv6"}, Env: []string{require.Variable + "=root,cgroup2,bpf"}}
+	guest := vm.Guest{Timeout: 5 * time.Minute, Modules: []string{"ipv6"}, Env: []string{require.Variable + "=root,cgroup2,bpf"}}
 	site := vm.TestBinary(t, "../cmd/gradproxy/internal/site")
 	out := guest.RunEach(t, []string{vm.TestBinary(t, "../bpf"), "-test.skip=^TestGenerated"}, []string{site, "-test.run=^TestKernelWithoutUprobes$"})
 	t.Log(out)
@@ -29,8 +31,14 @@ func TestHooksUnderAnotherKernel(t *testing.T) {
 func TestProbesUnderAnotherKernel(t *testing.T) {
 	t.Parallel() // a guest takes one processor
 	require.Long(t)
-	guest := vm.Guest{Kind: "qemu", Timeout: 3 * time.Minute, Modules: []string{"tcp_diag"}, Env: []string{require.Variable + "=root,uprobes,gcc"}}
 	probe := vm.TestBinary(t, "../bpf/probe")
+	programs := "GRADPROXY_PROBE_PROGRAMS=" + t.TempDir() // a compiler would take the guest most of its time
+	compile := exec.Command(probe, "-test.run=^TestProgramsOfAGuest$")
+	compile.Env = append(os.Environ(), programs)
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	guest := vm.Guest{Kind: "qemu", Timeout: 3 * time.Minute, Modules: []string{"tcp_diag"}, Env: []string{require.Variable + "=root,uprobes", programs}}
 	const locked = "TestUnderLockdown"
 	out := guest.RunEach(t, []string{probe, "-test.skip=^(TestGenerated.*|TestModel.*|" + locked + ")$"}, []string{probe, "-test.run=^" + locked + "$"})
 	t.Log(out)
@@ -43,6 +51,6 @@ func TestProbesUnderAnotherKernel(t *testing.T) {
 func TestDatagramsUnderAnotherKernel(t *testing.T) {
 	t.Parallel() // a guest takes one processor
 	require.Long(t)
-	guest := vm.Guest{Env: []string{require.Variable + "=root"}}
+	guest := vm.Guest{Timeout: 5 * time.Minute, Env: []string{require.Variable + "=root"}}
 	t.Log(guest.RunTests(t, "../proxy/tunnel/udp"))
 }

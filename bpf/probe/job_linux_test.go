@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/vm"
 )
 
 // A release says where a release of PyTorch keeps the parts of its objects.
@@ -65,8 +67,39 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built returns a job's program, compiled once for all tests, which must leave its files as they are. In an emulated guest a compiler
-// takes three seconds.
+// programsVariable is the environment variable with the folder of programs that are compiled already. In an emulated guest a compiler takes a minute, so that the
+// tests on the guest's host compile all programs into it before (TestProgramsOfAGuest), and the guest's copy them.
+const programsVariable = "GRADPROXY_PROBE_PROGRAMS"
+
+// The flags with which tests compile programs of releases[0] beside the one without flags.
+const (
+	stripped = "-s"
+	marked   = "-fcf-protection" // with marks of jumps' targets
+	static   = "-static"
+	renamed  = "-D_ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE=renamed"
+)
+
+// strangeRelease keeps the parts of its objects where no known release does.
+var strangeRelease = release{"unknown", 0, 232, 240, 248, 32, 244, 40, false}
+
+// TestProgramsOfAGuest compiles the programs of all tests.
+func TestProgramsOfAGuest(t *testing.T) {
+	if os.Getenv(programsVariable) == "" || vm.Inside() {
+		t.Skip("compiles programs into " + programsVariable + " for tests in a guest")
+	}
+	for _, r := range append(slices.Clone(releases), strangeRelease) {
+		build(t, r)
+	}
+	flags := []string{stripped, static, renamed}
+	if runtime.GOARCH == "amd64" {
+		flags = append(flags, marked)
+	}
+	for _, f := range flags {
+		build(t, releases[0], f)
+	}
+}
+
+// built returns a job's program, compiled once for all tests, which must leave its files as they are.
 func built(t testing.TB, r release) program {
 	t.Helper()
 	building.Lock()
@@ -83,15 +116,34 @@ func build(t testing.TB, r release, flags ...string) program {
 	return compile(t, t.TempDir(), r, flags...)
 }
 
+// libraryName is the name of the library's file, which a program finds in its own folder.
+const libraryName = "libtorch_cpu.so.1.13"
+
 func compile(t testing.TB, dir string, r release, flags ...string) program {
 	t.Helper()
+	kept := ""
+	if all := os.Getenv(programsVariable); all != "" {
+		kept = filepath.Join(all, fmt.Sprintf("%s%q", r.name, flags))
+	}
+	p := program{release: r, path: filepath.Join(dir, "job"), library: filepath.Join(dir, libraryName)}
+	if kept != "" && vm.Inside() {
+		if err := os.CopyFS(dir, os.DirFS(kept)); err != nil {
+			t.Fatalf("%v: TestProgramsOfAGuest must compile the programs of all tests", err)
+		}
+		return p
+	}
 	require.Command(t, "gcc")
+	if kept != "" {
+		defer func() {
+			if err := os.CopyFS(kept, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+		}()
+	}
 	if err := os.CopyFS(dir, sources); err != nil { // a test in a guest runs in another folder
 		t.Fatal(err)
 	}
 	job, torch := filepath.Join(dir, "testdata/job.c"), filepath.Join(dir, "testdata/torch.c")
-	p := program{release: r, path: filepath.Join(dir, "job")}
-	p.library = filepath.Join(dir, "libtorch_cpu.so.1.13")
 	define := []string{"-O1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", fmt.Sprintf("-DSTORAGE=%d", r.storage), fmt.Sprintf("-DELEMENTS=%d", r.elements),
 		fmt.Sprintf("-DTYPE=%d", r.kind), fmt.Sprintf("-DOP=%d", r.op), fmt.Sprintf("-DTAG=%d", r.tag), fmt.Sprintf("-DMEMBERS=%d", r.members)}
 	if r.old {
@@ -103,12 +155,12 @@ func compile(t testing.TB, dir string, r release, flags ...string) program {
 			t.Fatalf("gcc %v: %v\n%s", args, err, out)
 		}
 	}
-	if slices.Contains(flags, "-static") {
+	if slices.Contains(flags, static) {
 		gcc(append(define, "-o", p.path, job, torch, "-lpthread")...)
 		return p
 	}
-	gcc(slices.Concat(define, flags, []string{"-shared", "-o", p.library, torch})...)
-	gcc("-O1", fmt.Sprintf("-DTAG=%d", r.tag), "-o", p.path, job, p.library, "-lpthread")
+	gcc(slices.Concat(define, flags, []string{"-shared", "-Wl,-soname," + libraryName, "-o", p.library, torch})...)
+	gcc("-O1", fmt.Sprintf("-DTAG=%d", r.tag), "-Wl,-rpath,$ORIGIN", "-o", p.path, job, p.library, "-lpthread")
 	return p
 }
 

@@ -119,8 +119,7 @@ func TestCallsAreTold(t *testing.T) {
 func TestUnknownRelease(t *testing.T) {
 	t.Parallel()
 	p := load(t)
-	unknown := release{"unknown", 0, 232, 240, 248, 32, 244, 40, false}
-	j := build(t, unknown).start(t)
+	j := build(t, strangeRelease).start(t)
 	rank := j.find(p)
 	if all := j.calls(j.do("reduce 0 1 0")); len(all) == 0 || rank.Ended() != "" {
 		t.Errorf("somebody's sum: calls %+v, ended by %q", all, rank.Ended())
@@ -692,12 +691,12 @@ func TestLibraries(t *testing.T) {
 			t.Error("a bucket is not told")
 		}
 	}
-	t.Run("stripped", func(t *testing.T) { proves(build(t, releases[0], "-s").start(t)) })
+	t.Run("stripped", func(t *testing.T) { proves(build(t, releases[0], stripped).start(t)) })
 	t.Run("with marks of jumps' targets", func(t *testing.T) {
 		if runtime.GOARCH != "amd64" {
 			t.Skip("needs amd64, for which alone gcc has the flag")
 		}
-		proves(build(t, releases[0], "-fcf-protection").start(t))
+		proves(build(t, releases[0], marked).start(t))
 	})
 	t.Run("in another mount namespace", func(t *testing.T) {
 		program := built(t, releases[1])
@@ -724,7 +723,7 @@ func TestLibraries(t *testing.T) {
 			t.Errorf("process %d, error %v, want %d and one with %q", pid, err, j.cmd.Process.Pid, want)
 		}
 	}
-	t.Run("static", func(t *testing.T) { refuses(build(t, releases[0], "-static").start(t), "linked statically") })
+	t.Run("static", func(t *testing.T) { refuses(build(t, releases[0], static).start(t), "linked statically") })
 	t.Run("replaced", func(t *testing.T) {
 		j := build(t, releases[0]).start(t)
 		if err := os.Remove(j.library); err != nil {
@@ -733,7 +732,7 @@ func TestLibraries(t *testing.T) {
 		refuses(j, "was replaced")
 	})
 	t.Run("another release", func(t *testing.T) {
-		refuses(build(t, releases[0], "-D_ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE=renamed").start(t), "does not export _ZN4c10d7Reducer17all_reduce_bucket")
+		refuses(build(t, releases[0], renamed).start(t), "does not export _ZN4c10d7Reducer17all_reduce_bucket")
 	})
 	if n := len(p.libraries); n > 3 {
 		t.Errorf("%d libraries are attached to, want those with processes", n)
