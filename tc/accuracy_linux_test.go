@@ -28,6 +28,7 @@ func TestUnderAnotherKernel(t *testing.T) {
 	guest := vm.Guest{
 		Env:     []string{require.Variable + "=root,ip,tc,netem,fq"}, // there, none of the tests may be skipped
 		Timeout: 5 * time.Minute,
+		Exact:   true,
 	}
 	out := guest.RunTests(t, ".", "-test.run=^(TestApplyDoesWhatThePlanPrints|TestKernelLinks|TestBPFLinks|"+
 		"TestProgramLosesBySeed|TestProgramMarksBySeed|TestQueueHoldsItsBytes|TestQueueHoldsItsBytesAcrossRates|TestQueueAgainstItsPackets|"+

@@ -136,6 +136,6 @@ func (u *uml) starts() bool {
 	defer cancel()
 	var console bytes.Buffer
 	// A kernel panics when its first process ends, and says how it ended.
-	_ = runExactly(process(ctx, u.commandLine(64, dir, "/bin/true"), &console))
+	_ = runGuest(process(ctx, u.commandLine(64, dir, "/bin/true"), &console), true)
 	return strings.Contains(console.String(), "Attempted to kill init! exitcode=0x00000000")
 }

@@ -16,7 +16,7 @@ func (g Guest) boot(ctx context.Context, m machine, dir string, console io.Write
 	if err != nil {
 		return err
 	}
-	return runExactly(process(ctx, line, console))
+	return runGuest(process(ctx, line, console), g.Exact)
 }
 
 // process returns the process of a virtual machine, which ends with ctx.
@@ -30,13 +30,15 @@ func process(ctx context.Context, line []string, console io.Writer) *exec.Cmd {
 	return cmd
 }
 
-// runExactly runs a guest as a real-time process (sched(7)), so that its clock does not wait for the machine's other work
+// runGuest runs a guest. An exact one is a real-time process (sched(7)), so that its clock does not wait for the machine's other work
 // and the guest's timings do not measure the machine's load. Where that is forbidden the guest is less exact.
-func runExactly(cmd *exec.Cmd) error {
+func runGuest(cmd *exec.Cmd, exact bool) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread, which hands its scheduling on to the guest, ends here
-		realTime()
+		if exact {
+			realTime()
+		}
 		started <- cmd.Start()
 	}()
 	if err := <-started; err != nil {

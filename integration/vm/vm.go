@@ -49,6 +49,9 @@ type Guest struct {
 	Env     []string      // "NAME=value" added to the host's environment
 	Memory  int           // MB; 0: 512
 	Timeout time.Duration // time until the guest is killed and the test fails, at native speed; 0: two minutes
+
+	// Exact guests keep their time on a busy machine, as a test needs whose program measures rates or delays. Everything else on the machine waits for them.
+	Exact bool
 }
 
 // Run boots a zero Guest and runs the program in it, as Guest.Run does.
