@@ -196,7 +196,7 @@ func TestChecksAgainstTheFirstWeights(t *testing.T) {
 	weights := block(r, 4000)
 	w := tensor.NewWeights(4000)
 	w.Feed(weights)
-	placed := &tensor.Placement{Weights: w, Offsets: []int{0, 2000}}
+	placed := &tensor.Placement{Weights: []*tensor.Weights{w}, Offsets: []int{0, 2000}}
 	for _, c := range []struct {
 		presumed bool
 		placed   *tensor.Placement
