@@ -36,8 +36,9 @@ type Segment struct {
 }
 
 // A Protocol makes the parsers of a new connection. They may share facts with each other and with the other connections
-// of the job (ps-lite answers a request on another connection). Facts must not cross jobs, nor peers: in a configured job the words of the Own side count for all peers, the other side's for their peer alone. A Protocol must be safe for
-// concurrent use, and so must the two parsers of a connection with each other.
+// of the job (ps-lite answers a request on another connection). Facts must not cross jobs, nor peers: in a configured job the words of the Own side
+// count for all peers, the other side's for their peer alone (package gloo says where these count for others). A Protocol must be safe for concurrent
+// use, and so must the two parsers of a connection with each other.
 type Protocol interface {
 	String() string
 	// Traits returns the same value whenever it is called.
@@ -55,7 +56,7 @@ type Traits struct {
 // Conn identifies a connection. Both proxies see the same Client and Server: the opening carries them.
 type Conn struct {
 	Job            string         // the configured job that matches both ends, or ""
-	Peer           string         // through which site the connection goes; what the other side says counts for connections through the same Peer only
+	Peer           string         // through which site the connection goes; the other side's words count for connections through the same Peer (of Gloo's, see package gloo)
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's connections with these two addresses (ports left out)
 	Ranks          int            // at most, if configured; 0: unknown

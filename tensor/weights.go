@@ -1,8 +1,8 @@
 package tensor
 
 import (
+	"hash/maphash"
 	"math"
-	"slices"
 	"unsafe"
 )
 
@@ -16,6 +16,8 @@ const (
 	alikeWeights = 0.4      // minimum of the cosine with the first weights from which on a block is no gradient
 )
 
+var seedOfSamples = maphash.MakeSeed()
+
 // Weights hold samples of the float32 weights with which a job began: of each of as many equal parts one element. They are filled once by Feed, and then
 // they do not change.
 type Weights struct {
@@ -23,6 +25,7 @@ type Weights struct {
 	stride   int // elements of a part
 	count    int // of parts
 	samples  []float32
+	hash     uint64  // of the samples, which no sender can choose
 	from     int     // offset of the next byte, while they are filled
 	bytes    [4]byte // of the next element to be sampled
 }
@@ -48,6 +51,7 @@ func (w *Weights) Feed(b []byte) {
 		var v [1]float32
 		ToFloat32(v[:], w.bytes[:], Float32)
 		w.samples = append(w.samples, v[0])
+		w.hash = maphash.Comparable(seedOfSamples, [2]uint64{w.hash, uint64(math.Float32bits(v[0]))})
 	}
 	w.from += len(b)
 }
@@ -66,9 +70,9 @@ func (w *Weights) Held() int {
 // Elements returns the number of elements of the model.
 func (w *Weights) Elements() int { return w.elements }
 
-// Equal reports whether both have the same samples of models of one size.
+// Equal reports whether both are complete and have the same samples of models of one size.
 func (w *Weights) Equal(o *Weights) bool {
-	return w == o || w.elements == o.elements && slices.Equal(w.samples, o.samples)
+	return w == o || w.elements == o.elements && w.Complete() && o.Complete() && w.hash == o.hash
 }
 
 // place returns the element that is the sample of a part. A stride alone could meet one column of a matrix again and again.

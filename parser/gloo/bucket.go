@@ -12,10 +12,11 @@ import (
 func (c *counted) placeInLayout(i int) {
 	e := &c.history[i]
 	models := c.conn.meta.relevant()
+	c.models = slices.DeleteFunc(c.models, func(l *layout) bool { return !slices.Contains(models, l.model) })
 	if e.modelled = len(models) > 0; !e.modelled {
 		return
 	}
-	if n := c.conn.meta.ranks(); n > 0 && c.conn.ranks.known() == 0 {
+	if n := c.conn.meta.ranks(models); n > 0 && c.conn.ranks.known() == 0 {
 		c.conn.ranks.prove(n)
 	}
 	n := c.conn.ranks.known()
@@ -79,7 +80,7 @@ func (c *counted) layout(m *model, buckets []uint64, i, ranks int) *layout {
 // compare looks for other all-reduces of a bucket's size in the first step, which had no buckets, but one all-reduce of
 // all gradients. The all-reduces that came after it come after the last bucket from now on.
 func (l *layout) compare(first []observedReduce, ranks int) {
-	whole := false
+	whole, seen := false, map[int]bool{}
 	for i := range first {
 		p, ok := first[i].lengths.plan(ranks)
 		if !ok {
@@ -90,7 +91,10 @@ func (l *layout) compare(first []observedReduce, ranks int) {
 		case all && !whole:
 			whole = true
 		case all || !whole:
-			l.contest(ranks, p.segment)
+			if !seen[p.segment] {
+				seen[p.segment] = true
+				l.contest(ranks, p.segment)
+			}
 		default:
 			l.extras = append(l.extras, first[i].first)
 		}

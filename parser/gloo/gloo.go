@@ -98,8 +98,8 @@ func (*Protocol) String() string { return "gloo" }
 func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
 
 // New returns the parsers of a connection's two directions. The connections of a configured job with one peer share the facts on its
-// models, and the ones that ranks of this site have told are shared with all peers; a connection without a job shares nothing. First weights
-// are compared whoever has told them, since that only ever ends loss.
+// models, and the ones that ranks of this site have told are shared with all peers; a connection without a job shares nothing. Where neither end's site has
+// told of a model, the ones of the job's other peers count whose all-gathers passed. First weights are compared whoever has told them, since that only ever ends loss.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	x := newConnection(c, p.job(c.Job))
 	return &stream{dir: &x.directions[parser.Client], state: hello}, &stream{dir: &x.directions[parser.Server], state: preamble}

@@ -1,6 +1,7 @@
 package gloo
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -53,15 +54,26 @@ func (c *constant) held() int {
 	return held(c.history) + held(c.links) + len(c.newest)*(12+mapEntry) + held(c.learnt) + held(c.cuts)
 }
 
-// held counts the models of a connection that has no job; a job's models are bounded for all its connections together.
+// held counts the models of a connection that has no job, and the ones that it still has though its job's facts have dropped them; these are bounded for all
+// connections of a job together.
 func (m *metadata) held(alone bool) int {
 	n := held(m.gathers) + held(m.models) + held(m.pending[0].order) + held(m.pending[1].order)
+	all := m.all()
+	for _, x := range m.models {
+		if !slices.Contains(all, x) {
+			n += x.held()
+		}
+	}
 	if alone {
-		for _, x := range m.all() {
-			n += int(unsafe.Sizeof(*x)) + held(x.counts) + held(x.announced()) + x.weighed().Held()
+		for _, x := range all {
+			n += x.held()
 		}
 	}
 	return n
+}
+
+func (m *model) held() int {
+	return int(unsafe.Sizeof(*m)) + held(m.counts) + held(m.announced()) + m.weighed().Held()
 }
 
 // held returns the bytes of a slice's array.

@@ -116,12 +116,8 @@ func (m *metadata) gathered(g *gathering, from parser.Side, half uint32) {
 	}
 }
 
-// link notes that the gradients of a model pass here. Of equal models, as several sayers tell of them, the first one stays whose buckets are announced.
 func (m *metadata) link(x *model) {
-	if i := slices.IndexFunc(m.models, x.same); i >= 0 {
-		if m.models[i].announced() == nil {
-			m.models[i] = x
-		}
+	if slices.Contains(m.models, x) {
 		return
 	}
 	if len(m.models) >= maxModels {
@@ -130,20 +126,16 @@ func (m *metadata) link(x *model) {
 	m.models = append(m.models, x)
 }
 
-// relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all that the two ends' sites have told of, and
-// else all of the job: the first rank tells each other one of its models, and these two do not tell each other. So nobody's words displace the ones of the two sites.
+// relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all that the two ends' sites have told of. Where these
+// have told of none, it returns the ones of the job whose all-gathers passed here: the first rank tells each other one of its models, and these two do not tell each other.
 func (m *metadata) relevant() []*model {
 	told := m.all()
 	for _, g := range m.gathers {
-		passed := func(x *model) bool { return x.countGather == countGather{g.tag, int(g.low)} }
-		if g.bad || slices.ContainsFunc(m.models, passed) && !slices.ContainsFunc(told, passed) {
+		if g.bad {
 			continue
 		}
-		for _, all := range [][]*model{told, m.others()} {
-			if i := slices.IndexFunc(all, passed); i >= 0 {
-				m.link(all[i])
-				break
-			}
+		if i := slices.IndexFunc(told, g.of); i >= 0 {
+			m.link(told[i])
 		}
 	}
 	switch {
@@ -155,26 +147,33 @@ func (m *metadata) relevant() []*model {
 	return m.others()
 }
 
+// of reports whether the all-gather is the one before a model's shapes.
+func (g *gathering) of(x *model) bool { return x.countGather == countGather{g.tag, int(g.low)} }
+
 // all returns the models that either side's site has told of, the newest of each first.
-func (m *metadata) all() []*model {
-	return merged(m.said[parser.Client], m.said[parser.Server])
+func (m *metadata) all() []*model { return merged(m.said[:]) }
+
+// others returns the models of the job whose all-gathers passed here, whoever has told of them.
+func (m *metadata) others() []*model {
+	passed := func(x *model) bool {
+		return slices.ContainsFunc(m.gathers, func(g gathering) bool { return !g.bad && max(g.messages[0], g.messages[1]) >= 2 && g.of(x) })
+	}
+	if len(m.gathers) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(merged(m.job.everyone()), func(x *model) bool { return !passed(x) })
 }
 
-// others returns the models that anybody has told of.
-func (m *metadata) others() []*model { return merged(m.job.everyone()...) }
-
 // merged returns the models of several sayers, the newest of each first. A model that several have told of counts once: as one of them has announced its buckets.
-func merged(said ...*facts) []*model {
+func merged(said []*facts) []*model {
 	var all []*model
 	for k, f := range said {
 		if slices.Contains(said[:k], f) {
 			continue
 		}
+		before := len(all)
 		for _, x := range f.all() {
-			i := -1
-			if k > 0 {
-				i = slices.IndexFunc(all, x.same)
-			}
+			i := slices.IndexFunc(all[:before], x.same)
 			switch {
 			case i < 0:
 				all = append(all, x)
@@ -206,10 +205,10 @@ func (m *metadata) saidBy(from parser.Side) []*model {
 
 // ranks returns how many ranks the group has, which the all-gather of a model's parameter count tells: each rank sends
 // the blocks of all but one. It returns 0 where none passed here.
-func (m *metadata) ranks() int {
+func (m *metadata) ranks(models []*model) int {
 	for _, g := range m.gathers {
-		for _, x := range m.models {
-			if !g.bad && x.countGather == (countGather{g.tag, int(g.low)}) {
+		for _, x := range models {
+			if !g.bad && g.of(x) {
 				if n := max(g.messages[0], g.messages[1]); n > 0 && n%2 == 0 {
 					return n/2 + 1
 				}

@@ -2,6 +2,7 @@ package gloo
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"slices"
 	"sync"
 
@@ -23,7 +24,8 @@ import (
 // So the element count of each later all-reduce of gradients is known, and an all-reduce of another size is no gradient.
 
 const (
-	maxModels   = 16      // of a job
+	maxModels   = 16      // of a job, for each sayer
+	maxBuckets  = 1 << 10 // of a model: longer steps are not learnt, with or without an announcement
 	maxMetadata = 1 << 20 // bytes of a broadcast that is read
 )
 
@@ -79,6 +81,7 @@ type countGather struct {
 type model struct {
 	countGather
 	counts []uint64 // elements of each parameter
+	hash   uint64   // of the counts, which no sender can choose
 	total  uint64
 
 	mu      sync.Mutex
@@ -88,7 +91,7 @@ type model struct {
 
 // same reports whether two sayers have told of one model.
 func (m *model) same(o *model) bool {
-	return m.countGather == o.countGather && slices.Equal(m.counts, o.counts)
+	return m.countGather == o.countGather && m.hash == o.hash
 }
 
 // weigh notes the parameters' values.
@@ -125,6 +128,16 @@ func (f *facts) addGather(g countGather) {
 	}
 }
 
+var seedOfCounts = maphash.MakeSeed()
+
+func hashOf(counts []uint64) uint64 {
+	var b []byte
+	for _, n := range counts {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return maphash.Bytes(seedOfCounts, b)
+}
+
 // after returns the all-gathers of the tag before this one.
 func (f *facts) after(tag uint32) []countGather {
 	f.mu.Lock()
@@ -156,7 +169,7 @@ func (f *facts) addModel(g countGather, shapes []byte) *model {
 			return m
 		}
 	}
-	m := &model{countGather: g, counts: counts}
+	m := &model{countGather: g, counts: counts, hash: hashOf(counts)}
 	for _, n := range counts {
 		m.total += n
 	}
@@ -194,7 +207,7 @@ func (m *model) parseOrder(b []byte) (order []int, buckets int, ok bool) {
 		order = append(order, i)
 	}
 	buckets = int(int32(binary.LittleEndian.Uint32(b)))
-	return order, buckets, buckets >= 1 && buckets <= m.params
+	return order, buckets, buckets >= 1 && buckets <= min(m.params, maxBuckets)
 }
 
 // announce reads the second announcement, the number of parameters in each bucket. It reports false if these are not

@@ -48,7 +48,7 @@ func TestLearnsAModel(t *testing.T) {
 	if len(m.models) != 1 || !slices.Equal(m.models[0].counts, counts) {
 		t.Fatalf("models %+v", m.models)
 	}
-	if n := m.ranks(); n != 3 {
+	if n := m.ranks(m.models); n != 3 {
 		t.Errorf("%d ranks, want 3", n)
 	}
 	if deliver(m, parser.Client, broadcast, 2, make([]byte, 1213012)) {
@@ -69,53 +69,84 @@ func TestLearnsAModel(t *testing.T) {
 		deliver(other, parser.Server, allGather, 0, int32s(11))
 		deliver(other, parser.Server, allGather, 0, int32s(0))
 	}
-	if got := other.relevant(); len(got) != 1 || got[0] != m.models[0] || other.ranks() != 3 {
-		t.Errorf("the other connection: %v, %d ranks", got, other.ranks())
+	if got := other.relevant(); len(got) != 1 || got[0] != m.models[0] || other.ranks(got) != 3 {
+		t.Errorf("the other connection: %v, %d ranks", got, other.ranks(got))
 	}
 	if got := (alone(new(facts))).relevant(); len(got) != 0 {
 		t.Error("another job knows the model")
 	}
 }
 
-// A site hears of a model from the first rank's site alone, and knows it on connections with other sites too. There the models come first that one of the two ends' sites
-// has told of, whatever a third peer says of the same all-gather.
+// A site hears of a model from the first rank's site alone, and knows it on connections with other sites too, beside the ones that hostile sites tell of for the same all-gather.
+// Where one of the two ends' sites has told of a model there is no other, whatever a third peer has said before or says then.
 func TestModelsOfTheTwoSitesComeFirst(t *testing.T) {
 	numbers, counts := shapesOf([][]int64{{32, 40}, {32}})
 	j := new(job)
 	with := func(peer string) *metadata { // on a connection that ranks of this site have opened
-		return &newConnection(parser.Conn{Job: "job", Peer: peer}, j).meta
-	}
-	gather := func(m *metadata) {
+		m := &newConnection(parser.Conn{Job: "job", Peer: peer}, j).meta
 		deliver(m, parser.Client, allGather, 0, int32s(2))
 		deliver(m, parser.Client, allGather, 0, int32s(0))
+		return m
 	}
-	hostile, far := with("hostile"), with("far")
-	gather(far)
-	if got := far.relevant(); len(got) != 0 {
+	honest := func(x *model) bool { return slices.Equal(x.counts, counts) }
+	hostile, early, first := with("hostile"), with("early"), with("first") // in this ring the first rank hears the all-gather from here
+	if got := early.relevant(); len(got) != 0 {
 		t.Fatalf("%d models, and nobody has told of one", len(got))
 	}
-	first := with("first") // in this ring its rank hears the all-gather from here
-	gather(first)
-	deliver(first, parser.Server, broadcast, 1, int64s(numbers...))
-	if got := far.relevant(); len(got) != 1 || !slices.Equal(got[0].counts, counts) {
-		t.Fatalf("%v of the first rank on a connection with a third site", got)
-	}
-
 	for i := range int64(2 * maxModels) {
-		others, _ := shapesOf([][]int64{{16, 80}, {32 + i}})
+		others, _ := shapesOf([][]int64{{16, 80}, {33 + i}})
 		deliver(hostile, parser.Server, broadcast, 1, int64s(others...))
-		if got := far.relevant(); len(got) != 1 || !slices.Equal(got[0].counts, counts) {
-			t.Fatalf("%v on a connection that knew its model", got)
+		if i == maxModels {
+			deliver(first, parser.Server, broadcast, 1, int64s(numbers...))
 		}
-		again := with("first")
-		gather(again)
-		if got := again.relevant(); len(got) != 1 || !slices.Equal(got[0].counts, counts) {
-			t.Fatalf("%v on a connection with the first rank", got)
+		if got := early.relevant(); slices.ContainsFunc(got, honest) != (i >= maxModels) || len(got) > 1+maxModels {
+			t.Fatalf("%d models of other sites, the honest one is among them: %v", len(got), slices.ContainsFunc(got, honest))
 		}
 	}
-	deliver(with("far"), parser.Server, broadcast, 1, int64s(numbers...))
-	if got := with("far").relevant(); len(got) != 1 || !slices.Equal(got[0].counts, counts) {
-		t.Fatalf("%v on a connection whose peer has told of a model", got)
+	deliver(early, parser.Server, broadcast, 1, int64s(numbers...))
+	silent := &newConnection(parser.Conn{Job: "job", Peer: "silent"}, j).meta
+	for name, m := range map[string]*metadata{"that heard others first": early, "of the first rank": first, "that is new": with("early")} {
+		if got := m.relevant(); len(got) != 1 || !honest(got[0]) {
+			t.Errorf("%d models on a connection %s, want the honest one", len(got), name)
+		}
+	}
+	if got := silent.relevant(); len(got) != 0 {
+		t.Errorf("%d models on a connection that no all-gather has passed", len(got))
+	}
+}
+
+// A run whose buckets are not announced has a model of its own, though an earlier run's with the same shapes were.
+func TestEachRunHasItsModel(t *testing.T) {
+	numbers, _ := shapesOf([][]int64{{32, 40}, {32}})
+	j := new(job)
+	run := func() *metadata {
+		m := &newConnection(parser.Conn{Job: "job", Peer: "peer"}, j).meta
+		deliver(m, parser.Server, allGather, 0, int32s(2))
+		deliver(m, parser.Server, allGather, 0, int32s(0))
+		deliver(m, parser.Server, broadcast, 1, int64s(numbers...))
+		return m
+	}
+	m := run()
+	deliver(m, parser.Server, broadcast, 9, int32s(1, 0, 1))
+	if deliver(m, parser.Server, broadcast, 10, int32s(2)); m.models[0].announced() == nil {
+		t.Fatal("the first run's buckets are not announced")
+	}
+	if again := run(); !slices.ContainsFunc(again.relevant(), func(x *model) bool { return x.announced() == nil }) {
+		t.Error("the second run has the buckets of the first")
+	}
+}
+
+// A model has no more buckets than steps that are learnt have all-reduces.
+func TestBucketsAreBounded(t *testing.T) {
+	m := &model{countGather: countGather{params: 2 * maxBuckets}}
+	order := make([]int32, m.params)
+	for i := range order {
+		order[i] = int32(i)
+	}
+	for buckets, want := range map[int32]bool{maxBuckets: true, maxBuckets + 1: false} {
+		if _, _, ok := m.parseOrder(int32s(append(slices.Clone(order), buckets)...)); ok != want {
+			t.Errorf("%d buckets: %v", buckets, ok)
+		}
 	}
 }
 
