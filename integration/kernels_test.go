@@ -31,6 +31,7 @@ func TestHooksUnderAnotherKernel(t *testing.T) {
 func TestProbesUnderAnotherKernel(t *testing.T) {
 	t.Parallel() // a guest takes one processor
 	require.Long(t)
+	require.Command(t, "gcc")
 	probe := vm.TestBinary(t, "../bpf/probe")
 	programs := "GRADPROXY_PROBE_PROGRAMS=" + t.TempDir() // a compiler would take the guest most of its time
 	compile := exec.Command(probe, "-test.run=^TestProgramsOfAGuest$")

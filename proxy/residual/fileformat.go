@@ -37,7 +37,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // maxOwner is the most bytes of an owner's name that is read.
 const maxOwner = 1 << 10
 
-// Owner names the tensors of a job that are sent to a peer. Residuals of a file from before it are never asked for.
+// Owner names the tensors of a job that are sent to a peer. A file of an earlier version names the job alone: its residuals are not found.
 func Owner(job, peer string) string { return job + "\x00" + peer }
 
 var (

@@ -166,7 +166,11 @@ func (p *Plan) CheckJobs() error {
 				return !slices.ContainsFunc(before.Networks, func(b netip.Prefix) bool { return b.Bits() <= n.Bits() && b.Contains(n.Addr()) })
 			}
 			if len(before.Networks) == 0 || len(j.Networks) > 0 && !slices.ContainsFunc(j.Networks, outside) {
-				return fmt.Errorf("job %s would have no connection, since job %s before it takes them all: name its networks, and give it before %[2]s", j.Name, before.Name)
+				remedy := "give it before " + before.Name
+				if len(j.Networks) == 0 {
+					remedy = "name its networks, and " + remedy
+				}
+				return fmt.Errorf("job %s would have no connection, since job %s before it takes them all: %s", j.Name, before.Name, remedy)
 			}
 		}
 		if len(j.Networks) == 0 {

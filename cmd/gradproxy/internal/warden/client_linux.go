@@ -189,7 +189,7 @@ func (c *Client) ask(l *line, o op, body []byte, fd int, within time.Duration) e
 }
 
 // ask returns the words of the answer. Dials do not wait one after another for a warden that is stopped: while an answer is late nothing is asked, so that the socket pair
-// holds one of their sockets at most. Requests about rules come from one goroutine or two, and wait for the late answer first.
+// holds one of their sockets at most. Requests about rules, of one goroutine or two, are sent all the same; answers that come too late are skipped.
 func (l *line) ask(o op, body []byte, fd int, within time.Duration) (words string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
