@@ -13,27 +13,30 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Bounds: entries.
+// Bounds: entries, of all peers together.
 const (
 	maxPlaces = 1 << 15
 	maxTypes  = 1 << 13
 )
 
-// facts holds the facts on objects that messages have told.
+// facts holds the facts on objects that messages have told, by the peer's hash: of several peers the one that has told most has its own forgotten.
 type facts struct {
 	mu     sync.Mutex
-	places lru.Cache[objectKey, place]
-	types  lru.Cache[arrayKey, tensor.DType]
+	places lru.Shared[uint64, objectKey, place]
+	types  lru.Shared[uint64, arrayKey, tensor.DType]
 }
 
 // An objectKey names an object of a job.
 type objectKey struct {
-	scope uint64
+	scope mix.Scope
 	id    objectID
 }
 
 // An arrayKey names an array of a job.
-type arrayKey struct{ scope, array uint64 }
+type arrayKey struct {
+	scope mix.Scope
+	array uint64
+}
 
 // An objectID is the SHA-256 of an object.
 type objectID [32]byte
@@ -59,28 +62,28 @@ type place struct {
 func (f *facts) put(k objectKey, p place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.places.Keep(k, p, maxPlaces)
+	f.places.Keep(k.scope.Peer, k, p, maxPlaces)
 }
 
 // place returns the place of an object.
 func (f *facts) place(k objectKey) (place, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.places.Use(k)
+	return f.places.Use(k.scope.Peer, k)
 }
 
 // putType notes the type of an array's elements.
 func (f *facts) putType(array arrayKey, d tensor.DType) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.types.Keep(array, d, maxTypes)
+	f.types.Keep(array.scope.Peer, array, d, maxTypes)
 }
 
 // typeOf returns the type of an array's elements.
 func (f *facts) typeOf(array arrayKey) (tensor.DType, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.types.Use(array)
+	return f.types.Use(array.scope.Peer, array)
 }
 
 // maxLabel bounds the text of a name that is kept for people, in bytes.
@@ -103,7 +106,7 @@ const (
 // A connection holds the state that the calls of a connection share.
 type connection struct {
 	facts *facts
-	scope uint64 // names the connections that share facts
+	scope mix.Scope
 	seed  uint64 // of the job's tensors, the same at both proxies
 	host  uint64 // names the client's host
 }

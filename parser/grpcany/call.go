@@ -14,7 +14,7 @@ const maxCalls = 32
 // A service reads the calls of a connection.
 type service struct {
 	facts *facts
-	scope uint64 // names the connections that share facts
+	scope mix.Scope
 	seed  uint64 // of the job's tensors, the same at both proxies
 	host  uint64 // names the client's host
 	live  [maxCalls]*call
@@ -35,7 +35,7 @@ func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
 	if lane < 0 {
 		return nil
 	}
-	c := &call{service: s, stream: stream, lane: lane, method: mix.Words(s.scope, xxhash.Sum64String(path)), name: methodName(path)}
+	c := &call{service: s, stream: stream, lane: lane, method: xxhash.Sum64String(path), name: methodName(path)}
 	c.key = mix.Words(s.seed, xxhash.Sum64String(path))
 	s.live[lane] = c
 	return c
@@ -46,7 +46,7 @@ type call struct {
 	*service
 	stream *grpc.Stream
 	lane   int    // that no other call under way has: tensors of two calls may interleave
-	method uint64 // names the method among the methods of all jobs
+	method uint64 // hash of its path
 	name   string // of the method, for people
 	key    uint64 // of its tensors, the same at both proxies
 	sides  [2]struct {
@@ -58,7 +58,7 @@ type call struct {
 func (c *call) over() {
 	for side := range c.sides {
 		if c.sides[side].several {
-			c.facts.number(methodKey{c.method, parser.Side(side)})
+			c.facts.number(methodKey{c.scope, c.method, parser.Side(side)})
 		}
 	}
 }

@@ -4,27 +4,29 @@ import (
 	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
 	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
 	"github.com/gradproxy/gradproxy/parser/lru"
 )
 
-// Bounds: entries.
+// Bounds: entries, of all peers together.
 const (
 	maxPlaces   = 1 << 12
 	maxContexts = 1 << 14
 	maxNumbered = 1 << 10
 )
 
-// facts holds the facts that messages have shown, of all jobs.
+// facts holds the facts that messages have shown, of all jobs, by the peer's hash: of several peers the one that has shown most has its own forgotten.
 type facts struct {
 	mu       sync.Mutex
-	places   lru.Cache[place, fact]
-	contexts lru.Cache[context, types] // that have come, and the type of their values
-	methods  lru.Cache[methodKey, struct{}]
+	places   lru.Shared[uint64, place, fact]
+	contexts lru.Shared[uint64, context, types] // that have come, and the type of their values
+	methods  lru.Shared[uint64, methodKey, struct{}]
 }
 
 // A methodKey is one side of a method of a job.
 type methodKey struct {
+	scope  mix.Scope
 	method uint64
 	side   parser.Side
 }
@@ -69,7 +71,7 @@ const maxFresh = 64
 func (f *facts) at(p place) fact {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x, _ := f.places.Use(p)
+	x, _ := f.places.Use(p.scope.Peer, p)
 	return x
 }
 
@@ -77,26 +79,26 @@ func (f *facts) at(p place) fact {
 func (f *facts) tried(p place, k kind, t types) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x, _ := f.places.Use(p)
+	x, _ := f.places.Use(p.scope.Peer, p)
 	if x.kind = k; t.known() {
 		x.types = t
 	}
-	f.places.Keep(p, x, maxPlaces)
+	f.places.Keep(p.scope.Peer, p, x, maxPlaces)
 }
 
 // leaf takes note of a leaf that begins, and returns the texts that are part of its name, and the type of its value.
 func (f *facts) leaf(c context) (texts uint64, t types) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x, _ := f.places.Use(c.place)
-	t, came := f.contexts.Use(c)
+	x, _ := f.places.Use(c.scope.Peer, c.place)
+	t, came := f.contexts.Use(c.scope.Peer, c)
 	if came {
 		x.again++
 	} else {
 		x.fresh++
-		f.contexts.Keep(c, types{}, maxContexts)
+		f.contexts.Keep(c.scope.Peer, c, types{}, maxContexts)
 	}
-	f.places.Keep(c.place, x, maxPlaces)
+	f.places.Keep(c.scope.Peer, c.place, x, maxPlaces)
 	if !t.known() {
 		t = x.types
 	}
@@ -113,10 +115,10 @@ func (f *facts) ended(c context, t types) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.contexts.Keep(c, t, maxContexts)
-	if x, ok := f.places.Use(c.place); ok && x.types != t {
+	f.contexts.Keep(c.scope.Peer, c, t, maxContexts)
+	if x, ok := f.places.Use(c.scope.Peer, c.place); ok && x.types != t {
 		x.types = t
-		f.places.Keep(c.place, x, maxPlaces)
+		f.places.Keep(c.scope.Peer, c.place, x, maxPlaces)
 	}
 }
 
@@ -124,13 +126,13 @@ func (f *facts) ended(c context, t types) {
 func (f *facts) number(m methodKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.methods.Keep(m, struct{}{}, maxNumbered)
+	f.methods.Keep(m.scope.Peer, m, struct{}{}, maxNumbered)
 }
 
 // numbered reports whether messages are known by their numbers.
 func (f *facts) numbered(m methodKey) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, ok := f.methods.Use(m)
+	_, ok := f.methods.Use(m.scope.Peer, m)
 	return ok
 }

@@ -70,7 +70,7 @@ func (c *call) Message(h grpc.Head) grpc.Message {
 		return nil
 	}
 	number := 0
-	if h.Number > 0 && c.facts.numbered(methodKey{c.method, h.From}) {
+	if h.Number > 0 && c.facts.numbered(methodKey{c.scope, c.method, h.From}) {
 		number = h.Number
 	}
 	m := new(message) // nothing is left of it when its call is over, in order or not

@@ -131,7 +131,9 @@ func (m *message) Held() int {
 }
 
 // at returns the place of a field.
-func (m *message) at(p protoscan.Path) place { return place{methodKey{m.call.method, m.side}, p} }
+func (m *message) at(p protoscan.Path) place {
+	return place{methodKey{m.call.scope, m.call.method, m.side}, p}
+}
 
 // Label implements [grpc.Named].
 func (m *message) Label() parser.Label { return m.label }

@@ -1,5 +1,5 @@
 // Package lru orders values by their last use, so that the one that was used least recently can be found and dropped: a [Cache] finds them by their
-// keys, and a [List] has the order alone, of values that its user keeps and finds.
+// keys, a [Shared] has several holders' values under one limit, and a [List] has the order alone, of values that its user keeps and finds.
 package lru
 
 import "iter"

@@ -35,7 +35,29 @@ func TestMostGivesWay(t *testing.T) {
 		t.Error("a value of a holder without any")
 	}
 	s.Keep("few", 1, 1, 0)
-	if s.Len() != 0 {
+	if s.Len() != 0 || s.Of("few") != nil || s.Of("flood") != nil {
 		t.Errorf("%d values with no limit", s.Len())
+	}
+}
+
+// Where values have a cost the holder of the largest costs gives way, however few its values are.
+func TestCostliestGivesWay(t *testing.T) {
+	s := Shared[string, int, int]{Cost: func(v int) int { return v }}
+	for i := range 40 {
+		s.Keep("many", i, 1, 100)
+	}
+	s.Keep("large", 0, 50, 100)
+	s.Keep("large", 0, 30, 100) // instead of 50
+	if s.Len() != 70 {
+		t.Errorf("costs are %d, want 70", s.Len())
+	}
+	s.Keep("large", 1, 60, 100)
+	if large, many := s.Of("large"), s.Of("many"); large.Len() != 1 || many.Len() != 40 || s.Len() != 100 {
+		t.Errorf("%d and %d values, costs are %d, want 1, 40 and 100", large.Len(), many.Len(), s.Len())
+	}
+	s.Delete("large", 1)
+	s.Delete("large", 7)
+	if s.Delete("nobody", 7); s.Len() != 40 || s.Of("large") != nil {
+		t.Errorf("costs are %d, want 40", s.Len())
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Bounds: entries.
+// Bounds: entries, of all peers together but for the names.
 const (
 	maxAnnouncements = 64
 	maxNames         = 1 << 12 // in an announcement
 	maxRequests      = 1 << 12
 )
 
-// facts holds the facts that connections have shown, on all jobs.
+// facts holds the facts that connections have shown, on all jobs, by the peer's hash: of several peers the one that has told most has its own forgotten.
 type facts struct {
 	mu            sync.Mutex
-	announcements lru.Cache[fact, *announcement] // by ref_id
-	requests      lru.Cache[fact, fact]          // the ref_id that a request, by sm__ri, asks for
+	announcements lru.Shared[uint64, fact, *announcement] // by ref_id
+	requests      lru.Shared[uint64, fact, fact]          // the ref_id that a request, by sm__ri, asks for
 }
 
 // A fact names an announcement or a request of a job.
 type fact struct {
-	scope uint64
+	scope mix.Scope
 	id    string
 }
 
@@ -69,25 +69,25 @@ func cellName(fqcn string) string {
 func (f *facts) announce(ref fact, a *announcement) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.announcements.Keep(ref, a, maxAnnouncements)
+	f.announcements.Keep(ref.scope.Peer, ref, a, maxAnnouncements)
 }
 
 // request notes which ref_id a request asks for.
 func (f *facts) request(id, ref fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.requests.Keep(id, ref, maxRequests)
+	f.requests.Keep(id.scope.Peer, id, ref, maxRequests)
 }
 
 // answered returns the announcement whose arrays the answer to a request has, or nil.
 func (f *facts) answered(id fact) *announcement {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	ref, ok := f.requests.Use(id)
+	ref, ok := f.requests.Use(id.scope.Peer, id)
 	if !ok {
 		return nil
 	}
-	a, _ := f.announcements.Use(ref)
+	a, _ := f.announcements.Use(ref.scope.Peer, ref)
 	return a
 }
 
@@ -101,7 +101,7 @@ const (
 // A connection holds the state that the two directions share.
 type connection struct {
 	facts *facts
-	scope uint64 // names the connections that share facts
+	scope mix.Scope
 	seed  uint64 // of the job's tensors, the same at both proxies
 }
 

@@ -217,7 +217,7 @@ func (r *graphReader) Leave(p protoscan.Path)        { r.graphs.leave(p) }
 
 func (r *graphReader) end(whole bool) bool {
 	if c := r.message.call; whole && len(r.graphs.done) == 1 {
-		c.conn.facts.await(c.stream, waiting{r.graphs.done[0].graph, r.session})
+		c.conn.facts.await(c.conn.scope.peer, c.stream, waiting{r.graphs.done[0].graph, r.session})
 	}
 	return false
 }
@@ -241,7 +241,7 @@ func (r *handleReader) Leave(protoscan.Path)            {}
 
 func (r *handleReader) end(whole bool) bool {
 	c := r.message.call
-	if w, ok := c.conn.facts.awaited(c.stream); ok && whole {
+	if w, ok := c.conn.facts.awaited(c.conn.scope.peer, c.stream); ok && whole {
 		c.conn.facts.register(graphID{scope: c.conn.scope, server: c.conn.conn.Server, session: w.session, name: r.handle}, w.graph)
 	}
 	return false

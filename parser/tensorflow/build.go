@@ -14,6 +14,7 @@ const (
 
 // A build is a graph under way. Other connections may give it up, for its memory.
 type build struct {
+	peer    string // that tells of the graph
 	mu      sync.Mutex
 	cost    int // bytes of memory, about
 	failed  bool

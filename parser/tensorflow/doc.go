@@ -55,6 +55,6 @@
 // # Limits
 //
 // Memory is bounded whatever a peer sends: for all jobs together eight graphs under way of 16 MiB each, 32 MiB of graphs' edges, 2^14 steps, requests and instances, 2^12
-// collectives; of one message 2^10 functions. The oldest are forgotten first. From one edge at most 2^14 inputs are followed. Of a TensorFlow 1 graph only the parts that
+// collectives; of one message 2^10 functions. The oldest of the peer that has told most are forgotten first. From one edge at most 2^14 inputs are followed. Of a TensorFlow 1 graph only the parts that
 // cross the link are seen: the parts for servers at another site than the process that registers them. In a loop each iteration has keys of its own.
 package tensorflow

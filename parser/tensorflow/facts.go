@@ -11,19 +11,20 @@ import (
 
 // facts holds the facts that connections have shown, of all jobs.
 type facts struct {
-	mu          sync.Mutex // guards the fields below
-	graphs      lru.Cache[graphID, *graph]
-	edges       int // bytes of the graphs' edges
-	steps       lru.Cache[stepID, *step]
-	requests    lru.Cache[requestID, struct{}]
-	instances   lru.Cache[instanceID, collective]
-	collectives lru.Cache[collectiveID, int] // how many instances of a collective there were
+	mu          sync.Mutex              // guards the fields below
+	graphs      shared[graphID, *graph] // costs are bytes of their edges
+	steps       shared[stepID, *step]
+	requests    shared[requestID, struct{}]
+	instances   shared[instanceID, collective]
+	collectives shared[collectiveID, int] // how many instances of a collective there were
 	building    []*build
-	waiting     lru.Cache[*grpc.Stream, waiting] // by the stream of the call
-	waitingSize int                              // bytes of the waiting graphs' edges
+	waiting     shared[*grpc.Stream, waiting] // by the stream of the call; costs are bytes of the graphs' edges
 }
 
-// Bounds: entries, but where they say else.
+// shared are the facts that peers, by their names, and this site have told. The one that has told most has its own forgotten.
+type shared[K comparable, V any] = lru.Shared[string, K, V]
+
+// Bounds: entries, of all peers together, but where they say else.
 const (
 	maxEdges       = 32 << 20 // bytes, of all graphs
 	maxRuns        = 1 << 14
@@ -60,14 +61,15 @@ type requestID struct {
 	id    uint64
 }
 
-// begin begins a graph. Of more than maxBuilding under way the oldest is given up.
-func (f *facts) begin() *build {
-	b := &build{at: -1}
+// begin begins a graph that a peer tells of. Of more than maxBuilding under way the oldest is given up of the peer that has most.
+func (f *facts) begin(peer string) *build {
+	b := &build{peer: peer, at: -1}
 	f.mu.Lock()
 	var oldest *build
 	if len(f.building) >= maxBuilding {
-		oldest = f.building[0]
-		f.building = append(f.building[:0], f.building[1:]...)
+		i := f.busiest(peer)
+		oldest = f.building[i]
+		f.building = slices.Delete(f.building, i, i+1)
 	}
 	f.building = append(f.building, b)
 	f.mu.Unlock()
@@ -75,6 +77,21 @@ func (f *facts) begin() *build {
 		oldest.giveUp() // which waits while that graph is being read to its end, and nobody else then waits with it
 	}
 	return b
+}
+
+// busiest returns the index of the oldest graph under way of the peer that has most of them, with the one that it is about to begin.
+func (f *facts) busiest(peer string) int {
+	n := map[string]int{peer: 1}
+	for _, b := range f.building {
+		n[b.peer]++
+	}
+	largest := -1
+	for i, b := range f.building {
+		if largest < 0 || n[b.peer] > n[f.building[largest].peer] {
+			largest = i
+		}
+	}
+	return largest
 }
 
 // end notes that a graph is no longer under way.
@@ -93,15 +110,8 @@ func (f *facts) end(b *build) {
 func (f *facts) register(id graphID, g *graph) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if last, ok := f.graphs.Peek(id); ok {
-		f.edges -= last.size
-	}
-	f.graphs.Put(id, g)
-	for f.edges += g.size; f.edges > maxEdges; {
-		oldest, last, _ := f.graphs.Oldest()
-		f.edges -= last.size
-		f.graphs.Delete(oldest)
-	}
+	f.graphs.Cost = func(g *graph) int { return g.size }
+	f.graphs.Keep(id.scope.peer, id, g, maxEdges)
 }
 
 // A waiting is a graph whose handle the server has not told.
@@ -110,32 +120,20 @@ type waiting struct {
 	session uint64
 }
 
-// await keeps a graph until its call is answered. All that wait have maxEdges; the oldest are forgotten first.
-func (f *facts) await(c *grpc.Stream, w waiting) {
+// await keeps a graph that a peer tells of until its call is answered. All that wait have maxEdges.
+func (f *facts) await(peer string, c *grpc.Stream, w waiting) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forget(c)
-	f.waiting.Put(c, w)
-	for f.waitingSize += w.graph.size; f.waitingSize > maxEdges; {
-		oldest, _, _ := f.waiting.Oldest()
-		f.forget(oldest)
-	}
+	f.waiting.Cost = func(w waiting) int { return w.graph.size }
+	f.waiting.Keep(peer, c, w, maxEdges)
 }
 
 // awaited returns the graph that waits for a call's answer, and forgets it.
-func (f *facts) awaited(c *grpc.Stream) (waiting, bool) {
+func (f *facts) awaited(peer string, c *grpc.Stream) (waiting, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.forget(c)
-}
-
-// forget takes a graph from the list of graphs that wait. The caller holds f.mu.
-func (f *facts) forget(c *grpc.Stream) (waiting, bool) {
-	w, ok := f.waiting.Peek(c)
-	if ok {
-		f.waiting.Delete(c)
-		f.waitingSize -= w.graph.size
-	}
+	w, ok := f.waiting.Use(peer, c)
+	f.waiting.Delete(peer, c)
 	return w, ok
 }
 
@@ -143,14 +141,14 @@ func (f *facts) forget(c *grpc.Stream) (waiting, bool) {
 func (f *facts) run(id graphID, number uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.graphs.Use(id); !ok {
+	if _, ok := f.graphs.Use(id.scope.peer, id); !ok {
 		return
 	}
 	key := stepID{id.scope, number}
-	s, ok := f.steps.Use(key)
+	s, ok := f.steps.Use(key.scope.peer, key)
 	if !ok {
 		s = new(step)
-		f.steps.Keep(key, s, maxRuns)
+		f.steps.Keep(key.scope.peer, key, s, maxRuns)
 	}
 	if !slices.Contains(s.graphs, id) && len(s.graphs) < maxGraphs {
 		s.graphs = append(s.graphs, id)
@@ -161,13 +159,13 @@ func (f *facts) run(id graphID, number uint64) {
 func (f *facts) role(sc scope, number uint64, e rendezvous) (r edgeRole, function uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s, ok := f.steps.Use(stepID{sc, number})
+	s, ok := f.steps.Use(sc.peer, stepID{sc, number})
 	if !ok {
 		return unclear, 0
 	}
 	var sent, received [gathered + 1]bool
 	for _, id := range s.graphs {
-		g, ok := f.graphs.Use(id)
+		g, ok := f.graphs.Use(id.scope.peer, id)
 		if !ok { // it was forgotten
 			continue
 		}
@@ -206,10 +204,10 @@ func (f *facts) repeated(sc scope, id uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := requestID{sc, id}
-	if _, ok := f.requests.Use(key); ok {
+	if _, ok := f.requests.Use(sc.peer, key); ok {
 		return true
 	}
-	f.requests.Keep(key, struct{}{}, maxRequests)
+	f.requests.Keep(sc.peer, key, struct{}{}, maxRequests)
 	return false
 }
 
@@ -217,17 +215,17 @@ func (f *facts) repeated(sc scope, id uint64) bool {
 func (f *facts) instance(id instanceID, c collective) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if last, ok := f.instances.Use(id); ok {
+	if last, ok := f.instances.Use(id.scope.peer, id); ok {
 		if last.typ != c.typ || last.number != c.number || last.name != c.name {
 			last.unclear = true
-			f.instances.Put(id, last)
+			f.instances.Keep(id.scope.peer, id, last, maxInstances)
 		}
 		return
 	}
-	f.instances.Keep(id, c, maxInstances)
+	f.instances.Keep(id.scope.peer, id, c, maxInstances)
 	k := collectiveID{id.scope, id.group, c.name, c.number, c.shape.hash}
-	n, _ := f.collectives.Use(k)
-	f.collectives.Keep(k, n+1, maxCollectives)
+	n, _ := f.collectives.Use(id.scope.peer, k)
+	f.collectives.Keep(id.scope.peer, k, n+1, maxCollectives)
 }
 
 // collective returns a call of a collective, and how many such calls there were, as the peer and this site have said. They must not contradict each other.
@@ -249,10 +247,10 @@ func (f *facts) collective(id instanceID) (c collective, calls int, ok bool) {
 
 // saidIn returns a call of a collective as one scope has it, and how many such calls it has. The caller holds f.mu.
 func (f *facts) saidIn(id instanceID) (c collective, calls int, ok bool) {
-	c, ok = f.instances.Use(id)
+	c, ok = f.instances.Use(id.scope.peer, id)
 	if !ok {
 		return collective{}, 0, false
 	}
-	calls, _ = f.collectives.Use(collectiveID{id.scope, id.group, c.name, c.number, c.shape.hash})
+	calls, _ = f.collectives.Use(id.scope.peer, collectiveID{id.scope, id.group, c.name, c.number, c.shape.hash})
 	return c, calls, true
 }

@@ -25,7 +25,7 @@ const (
 
 // graphs reads the graphs of a message.
 type graphs struct {
-	facts *facts
+	conn  *connection
 	path  graphPath
 	build *build // of the current graph
 	name  string
@@ -43,7 +43,7 @@ type named struct {
 // maxFunctions bounds the functions that one message registers, in number and, by maxEdges, in bytes.
 const maxFunctions = 1 << 10
 
-func newGraphs(f *facts, p graphPath) *graphs { return &graphs{facts: f, path: p} }
+func newGraphs(x *connection, p graphPath) *graphs { return &graphs{conn: x, path: p} }
 
 // field says how to read a field of a graph; ok is false if it is of none.
 func (g *graphs) field(p protoscan.Path) (a protoscan.Action, ok bool) {
@@ -53,7 +53,7 @@ func (g *graphs) field(p protoscan.Path) (a protoscan.Action, ok bool) {
 	node := g.path.node
 	switch p {
 	case g.path.whole:
-		g.build, g.name = g.facts.begin(), ""
+		g.build, g.name = g.conn.facts.begin(g.conn.scope.peer), ""
 		return protoscan.Descend, true
 	case node:
 		g.build.node()
@@ -108,7 +108,7 @@ func (g *graphs) leave(p protoscan.Path) {
 		return
 	}
 	x := g.build.finish()
-	g.facts.end(g.build)
+	g.conn.facts.end(g.build)
 	if g.build = nil; x != nil && len(g.done) < maxFunctions && g.size+x.size <= maxEdges {
 		g.done = append(g.done, named{hashOf(g.name), x})
 		g.size += x.size

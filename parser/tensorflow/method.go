@@ -32,12 +32,12 @@ func (c *call) Message(h grpc.Head) grpc.Message {
 			m.fields = &handleReader{message: m}
 			break
 		}
-		m.fields = &graphReader{message: m, graphs: newGraphs(c.conn.facts, pathOfGraph)}
+		m.fields = &graphReader{message: m, graphs: newGraphs(c.conn, pathOfGraph)}
 	case runGraph, runStep, enqueue, runFunction:
 		r := &argumentReader{message: m, paths: argumentsOf(c.kind, h.From)}
 		m.fields = r
 		if c.kind == enqueue && isRequest {
-			r.graphs = newGraphs(c.conn.facts, pathOfFunction)
+			r.graphs = newGraphs(c.conn, pathOfFunction)
 		}
 	}
 	m.scan = protoscan.New(m.fields, h.Len)

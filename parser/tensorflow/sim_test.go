@@ -467,7 +467,7 @@ func TestGraphsAreBounded(t *testing.T) {
 	f := new(facts)
 	var all []*build
 	for range maxBuilding + 1 {
-		all = append(all, f.begin())
+		all = append(all, f.begin(""))
 	}
 	if !all[0].failed || all[1].failed || len(f.building) != maxBuilding {
 		t.Errorf("%d graphs are under way", len(f.building))
@@ -490,8 +490,8 @@ func TestGraphsAreBounded(t *testing.T) {
 		f.register(id, edgesOf(nodes))
 		f.run(id, 7)
 	}
-	if f.edges > maxEdges || f.graphs.Len() > maxEdges/(300*perEdge) || f.graphs.Len() < 500 {
-		t.Errorf("%d bytes of %d graphs", f.edges, f.graphs.Len())
+	if n := f.graphs.Of("").Len(); f.graphs.Len() > maxEdges || n > maxEdges/(300*perEdge) || n < 500 {
+		t.Errorf("%d bytes of %d graphs", f.graphs.Len(), n)
 	}
 }
 
@@ -501,16 +501,52 @@ func TestGraphsThatWaitAreBounded(t *testing.T) {
 	var last *grpc.Stream
 	for range 100 {
 		last = new(grpc.Stream)
-		f.await(last, waiting{&graph{size: maxEdges / 10}, 7})
+		f.await("", last, waiting{&graph{size: maxEdges / 10}, 7})
 	}
-	if f.waitingSize > maxEdges || f.waiting.Len() != 10 {
-		t.Errorf("%d bytes of %d graphs wait", f.waitingSize, f.waiting.Len())
+	if n := f.waiting.Of("").Len(); f.waiting.Len() > maxEdges || n != 10 {
+		t.Errorf("%d bytes of %d graphs wait", f.waiting.Len(), n)
 	}
-	if w, ok := f.awaited(last); !ok || w.session != 7 {
+	if w, ok := f.awaited("", last); !ok || w.session != 7 {
 		t.Errorf("%+v, %t", w, ok)
 	}
-	if _, ok := f.awaited(last); ok || f.waitingSize != 9*(maxEdges/10) {
-		t.Errorf("a graph is given twice, or %d bytes are left", f.waitingSize)
+	if _, ok := f.awaited("", last); ok || f.waiting.Len() != 9*(maxEdges/10) {
+		t.Errorf("a graph is given twice, or %d bytes are left", f.waiting.Len())
+	}
+}
+
+// A peer that tells facts without end has its own forgotten, and none of another peer's, whatever jobs they are of.
+func TestFloodOfAPeerForgetsNothingOfOthers(t *testing.T) {
+	f := new(facts)
+	tokyo := scope{job: "job", peer: "tokyo"}
+	ours := graphID{scope: tokyo, name: 1}
+	f.register(ours, &graph{size: 1 << 10})
+	f.run(ours, 7)
+	f.repeated(tokyo, 1)
+	f.instance(instanceID{tokyo, 1, 1}, collective{typ: typeReduce, name: "sum"})
+	building, stream := f.begin("tokyo"), new(grpc.Stream)
+	f.await("tokyo", stream, waiting{&graph{size: 1 << 10}, 7})
+	for i := range uint64(2 * maxRequests) {
+		flood := scope{job: fmt.Sprint("job", i%2), peer: "osaka"}
+		id := graphID{scope: flood, name: i}
+		f.register(id, &graph{size: 1 << 14})
+		f.run(id, i)
+		f.repeated(flood, 1+i)
+		f.instance(instanceID{flood, 1, i}, collective{typ: typeReduce, name: fmt.Sprint("sum", i)})
+		f.begin("osaka")
+		f.await("osaka", new(grpc.Stream), waiting{&graph{size: 1 << 14}, 7})
+	}
+	for what, x := range map[string]struct{ has, limit int }{"steps": {f.steps.Len(), maxRuns}, "requests": {f.requests.Len(), maxRequests}, "instances": {f.instances.Len(), maxInstances},
+		"collectives": {f.collectives.Len(), maxCollectives}, "graphs": {f.graphs.Len() >> 14, maxEdges>>14 - 1}, "waiting": {f.waiting.Len() >> 14, maxEdges>>14 - 1}, "building": {len(f.building), maxBuilding}} {
+		if x.has != x.limit {
+			t.Errorf("%d %s, want the limit %d, or the flood is none", x.has, what, x.limit)
+		}
+	}
+	_, step := f.steps.Use("tokyo", stepID{tokyo, 7})
+	_, graph := f.graphs.Use("tokyo", ours)
+	_, calls, instance := f.collective(instanceID{tokyo, 1, 1})
+	_, waits := f.awaited("tokyo", stream)
+	if !step || !graph || !f.repeated(tokyo, 1) || !instance || calls != 1 || !waits || building.failed {
+		t.Errorf("of the other peer's there are: step %v, graph %v, collective %v of %d calls, graph that waits %v; the one under way was given up: %v", step, graph, instance, calls, waits, building.failed)
 	}
 }
 

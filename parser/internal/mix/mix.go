@@ -28,14 +28,17 @@ const (
 	Free
 )
 
-// Job returns the scope of a connection, which connections must have in common to share facts, and the seed of its tensors' keys. The two follow from the
-// configured job, or without one from the server, and the scope from the peer as well, for which each proxy has another name: peers of a job need not trust each other.
-func Job(job, peer string, server netip.AddrPort) (scope, seed uint64) {
+// A Scope is the name that connections must have in common to share facts: hashes of the peer, for which each proxy has another name, and of its job. Peers of a job need not
+// trust each other, and the facts that a peer tells are bounded for all its scopes together.
+type Scope struct{ Peer, Job uint64 }
+
+// Job returns the scope of a connection, and the seed of its tensors' keys. The two follow from the configured job, or without one from the server.
+func Job(job, peer string, server netip.AddrPort) (scope Scope, seed uint64) {
 	if job != "" {
 		seed = Words(seedOfJob, xxhash.Sum64String(job))
 	} else {
 		addr := server.Addr().As16()
 		seed = Words(seedOfServer, xxhash.Sum64(addr[:]), uint64(server.Port())) // users choose the port
 	}
-	return Words(seed, xxhash.Sum64String(peer)), seed
+	return Scope{xxhash.Sum64String(peer), seed}, seed
 }
