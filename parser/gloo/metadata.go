@@ -151,7 +151,7 @@ func (m *metadata) relevant() []*model {
 func (g *gathering) of(x *model) bool { return x.countGather == countGather{g.tag, int(g.low)} }
 
 // all returns the models that either side's site has told of, the newest of each first.
-func (m *metadata) all() []*model { return merged(m.said[:]) }
+func (m *metadata) all() []*model { return merged(m.said[:], func(*model) bool { return true }) }
 
 // others returns the models of the job whose all-gathers passed here, whoever has told of them.
 func (m *metadata) others() []*model {
@@ -161,11 +161,11 @@ func (m *metadata) others() []*model {
 	if len(m.gathers) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(merged(m.job.everyone()), func(x *model) bool { return !passed(x) })
+	return merged(m.job.everyone(), passed)
 }
 
-// merged returns the models of several sayers, the newest of each first. A model that several have told of counts once: as one of them has announced its buckets.
-func merged(said []*facts) []*model {
+// merged returns the models of several sayers that are wanted, the newest of each first. A model that several have told of counts once: as one of them has announced its buckets.
+func merged(said []*facts, wanted func(*model) bool) []*model {
 	var all []*model
 	for k, f := range said {
 		if slices.Contains(said[:k], f) {
@@ -173,6 +173,9 @@ func merged(said []*facts) []*model {
 		}
 		before := len(all)
 		for _, x := range f.all() {
+			if !wanted(x) {
+				continue
+			}
 			i := slices.IndexFunc(all[:before], x.same)
 			switch {
 			case i < 0:
