@@ -198,10 +198,11 @@ func (w *WAN) begin(rank *Rank, site *Site, job Job, argv, env []string, held bo
 }
 
 // listens waits until the rank listens on a TCP port. It fails with ctx; a rank that ends says itself why. To look costs the kernel a walk
-// through all its connections, so a rank that loads modules for seconds should not be looked at meanwhile.
+// through the whole table of connections, so the waits between looks are twenty times as long as a look takes.
 func (r *Rank) listens(ctx context.Context, port int) error {
 	const listen = "0A" // TCP_LISTEN of Linux's tcp_states.h
 	for {
+		looked := time.Now()
 		for _, family := range []string{"tcp", "tcp6"} {
 			// The table of the namespace that the process is in. Fields: number, local address:port in hex, remote, state.
 			table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", r.cmd.Process.Pid, family))
@@ -213,7 +214,7 @@ func (r *Rank) listens(ctx context.Context, port int) error {
 			}
 		}
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(max(20*time.Millisecond, min(20*time.Since(looked), time.Second))):
 		case <-r.done:
 			return nil
 		case <-ctx.Done():
