@@ -39,7 +39,7 @@ func TestProbesUnderAnotherKernel(t *testing.T) {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	guest := vm.Guest{Kind: "qemu", Timeout: 3 * time.Minute, Modules: []string{"tcp_diag"}, Env: []string{require.Variable + "=root,uprobes", programs}}
+	guest := vm.Guest{Kind: "qemu", Timeout: 5 * time.Minute, Modules: []string{"tcp_diag"}, Env: []string{require.Variable + "=root,uprobes", programs}}
 	const locked = "TestUnderLockdown"
 	out := guest.RunEach(t, []string{probe, "-test.skip=^(TestGenerated.*|TestModel.*|" + locked + ")$"}, []string{probe, "-test.run=^" + locked + "$"})
 	t.Log(out)

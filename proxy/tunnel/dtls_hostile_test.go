@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"encoding/binary"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -122,7 +123,7 @@ func TestHalfOpenDatagramsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := identities(t, "tokyo")
-			server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now})
+			server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -227,7 +228,7 @@ func (undisturbed) SetReadDeadline(time.Time) error { return nil }
 func plainPeer(t *testing.T, over func(*udp.Conn) net.Conn) (plain *dtls.Conn, l Link) {
 	t.Helper()
 	id := identities(t, "paris", "tokyo")
-	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now})
+	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +350,7 @@ func FuzzSuite(f *testing.F) {
 // TestDTLSRefuses: a peer without our suites, without a certificate, or with one of another authority is refused.
 func TestDTLSRefuses(t *testing.T) {
 	id, other := identities(t, "paris", "tokyo"), identities(t, "paris")
-	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now})
+	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,7 +463,7 @@ func dtlsPairBy(t *testing.T, by func(address string) string) (near, far *dtlsLi
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	secure := func(site string, conn net.Conn, dialed bool) (Link, error) {
-		transport, err := newDTLSTransport(&Config{Identity: id(site), Now: time.Now})
+		transport, err := newDTLSTransport(&Config{Identity: id(site), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return nil, err
 		}
