@@ -99,7 +99,7 @@ func TestWhatIfAgreesWithALiveRun(t *testing.T) {
 	}
 }
 
-// offLiveRun runs a job and returns the outcomes of inspect --what-if that are more than 10 % off.
+// offLiveRun runs a job and returns a line for each outcome of inspect --what-if that is more than 10 % off.
 func offLiveRun(t *testing.T) (off []string) {
 	t.Helper()
 	var seen *recorder

@@ -72,7 +72,7 @@
 // Where all tags are the same, a stack of equal layers in the first step can pass for steps of one layer; keys are then
 // shared until the step ends. Runs of 1 MiB segments have no clear phase there. Steps of more than 1000 all-reduces, or
 // 8192 messages where all tags are the same, are not learnt. Models with parameters that have no dimensions are not
-// understood, and then learnt like any sequence.
+// understood, and then learnt like any sequence; the same holds for models of more than 1024 buckets.
 //
 // Memory is bounded whatever a peer sends: about 2 MiB for each direction, and 24 MiB for the models of a job that each peer, or this site, has told.
 package gloo

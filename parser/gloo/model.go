@@ -25,7 +25,7 @@ import (
 
 const (
 	maxModels   = 16      // of a job, for each sayer
-	maxBuckets  = 1 << 10 // of a model: longer steps are not learnt, with or without an announcement
+	maxBuckets  = 1 << 10 // of a model: one with more counts as not announced
 	maxMetadata = 1 << 20 // bytes of a broadcast that is read
 )
 
@@ -57,7 +57,7 @@ func (j *job) by(s sayer) *facts {
 	return f
 }
 
-// everyone returns what all sayers have told.
+// everyone returns the facts of all sayers.
 func (j *job) everyone() []*facts {
 	j.mu.Lock()
 	defer j.mu.Unlock()

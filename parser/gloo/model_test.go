@@ -136,7 +136,7 @@ func TestEachRunHasItsModel(t *testing.T) {
 	}
 }
 
-// A model has no more buckets than steps that are learnt have all-reduces.
+// An announcement of more buckets than maxBuckets is none.
 func TestBucketsAreBounded(t *testing.T) {
 	m := &model{countGather: countGather{params: 2 * maxBuckets}}
 	order := make([]int32, m.params)
