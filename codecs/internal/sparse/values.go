@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -61,11 +62,4 @@ func SetValues(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, 
 }
 
 // allFinite reports whether no value is a NaN or infinity.
-func allFinite(values []float32) bool {
-	for _, v := range values {
-		if !magnitude.Finite(magnitude.Of(v)) {
-			return false
-		}
-	}
-	return true
-}
+func allFinite(values []float32) bool { return magnitude.Finite(magnitude.Of(absmax.Of(values))) }
