@@ -12,8 +12,10 @@ Every process writes one JSON line to stdout at its end, the server's with the h
 hash, whatever the mode and the release.
 """
 import argparse
+import importlib.util
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -95,9 +97,6 @@ class Programs:
             self.env.pop(name, None)
         os.makedirs(os.path.join(self.home, "home"))
 
-    def help(self, name):
-        return subprocess.run([os.path.join(PROGRAMS, name), "--help"], capture_output=True, text=True, env=self.env).stdout
-
     def start(self, name, *arguments):
         self.all.append(subprocess.Popen([os.path.join(PROGRAMS, name), *arguments], env=self.env, cwd=self.home, stdout=sys.stderr))
 
@@ -120,6 +119,12 @@ class Programs:
             except OSError:
                 pass
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+def known(option):
+    """Whether a program of this release has an option. Its source says so; --help would take seconds, for it loads all of Flower."""
+    folder = importlib.util.find_spec("flwr").submodule_search_locations[0]
+    return any(('"%s"' % option) in path.read_text(encoding="utf-8") for path in pathlib.Path(folder).rglob("*.py"))
 
 
 def reachable(host, port, until):
@@ -150,19 +155,18 @@ def superlink(a, config, until):
     own, programs = nodes.SELF, Programs()
     host, fleet, web = own["host"], own["port"], own["port"] + 1
     try:
-        known = programs.help("flower-superlink")
         options = ["--insecure"]
-        if "--disable-runtime-dependency-installation" in known:
+        if known("--disable-runtime-dependency-installation"):
             options.append("--disable-runtime-dependency-installation")
         control = "%s:%d" % (host, fleet if OVER_HTTP else web)
         if OVER_HTTP:
             options += ["--host", host, "--port", str(fleet)]
         else:
             options += ["--fleet-api-address", "%s:%d" % (host, fleet)]
-            if "--host" in known:
+            if known("--host"):
                 options += ["--host", host, "--port", str(web)]
             else:  # the control interface is gRPC's
-                options += ["--exec-api-address" if "--exec-api-address" in known else "--control-api-address", control]
+                options += ["--exec-api-address" if known("--exec-api-address") else "--control-api-address", control]
         programs.start("flower-superlink", *options)
         with open(os.path.join(programs.home, "home", "config.toml"), "w") as f:
             f.write(CONNECTIONS.format(control=control))
@@ -194,7 +198,7 @@ def supernode(a, until):
     try:
         reachable(server["host"], server["port"], until)
         option = ["--port", str(own["port"])]
-        if "--clientappio-api-address" in programs.help("flower-supernode"):
+        if known("--clientappio-api-address"):
             option = ["--clientappio-api-address", "127.0.0.1:%d" % own["port"]]
         programs.start("flower-supernode", "--insecure", "--superlink", nodes.address(server), "--node-config",
                        "partition-id=%d num-partitions=%d" % (nodes.index(), a.clients), *option)
