@@ -195,12 +195,12 @@ type patience struct{ header, idle time.Duration }
 // Serve answers requests from l until ctx ends, then closes l, lets running answers finish for a moment, and returns
 // nil.
 func Serve(ctx context.Context, l net.Listener, c Config) error {
-	return servePatiently(ctx, l, c, patience{header: 5 * time.Second, idle: time.Minute})
+	return servePatiently(ctx, newCrowd(l, maxConns), c, patience{header: 5 * time.Second, idle: time.Minute})
 }
 
-func servePatiently(ctx context.Context, l net.Listener, c Config, p patience) error {
+func servePatiently(ctx context.Context, members *crowd, c Config, p patience) error {
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	pages, members := Handler(c), newCrowd(l, maxConns)
+	pages := Handler(c)
 	s := &http.Server{
 		ConnState:         members.changed,
 		Handler:           withoutBody(pages),

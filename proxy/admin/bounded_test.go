@@ -38,15 +38,24 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 		"no body": "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ask := servingFor(t, Config{}, patience{header: time.Hour, idle: time.Hour})
+			ask, members := servingFor(t, Config{}, patience{header: time.Hour, idle: time.Hour})
 			var silent []net.Conn
 			for range 200 {
 				c := ask("")
 				io.WriteString(c, text)
-				if text == healthRequest && !answered(c, time.Minute) {
+				silent = append(silent, c)
+				if text != healthRequest {
+					continue
+				}
+				if !answered(c, time.Minute) {
 					t.Fatalf("connection %d is not answered", len(silent))
 				}
-				silent = append(silent, c)
+				// It waits from when the server knows that its request is over, which is after the client has the answer.
+				for deadline := time.Now().Add(time.Minute); members.waits() < min(len(silent), maxConns); time.Sleep(time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatalf("%d connections wait after %d answers", members.waits(), len(silent))
+					}
+				}
 			}
 			began := time.Now()
 			if !answered(ask("/healthz"), time.Minute) {
@@ -69,11 +78,19 @@ const healthRequest = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 // serving serves a Config's pages until the test's end. The returned function connects, and asks for a page unless that is "".
 func serving(t *testing.T, c Config) (ask func(page string) net.Conn) {
 	t.Helper()
-	return servingFor(t, c, patience{header: time.Minute, idle: time.Minute})
+	ask, _ = servingFor(t, c, patience{header: time.Minute, idle: time.Minute})
+	return ask
+}
+
+// waits returns how many connections wait without a request.
+func (c *crowd) waits() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting.Len()
 }
 
 // servingFor is serving with another patience.
-func servingFor(t *testing.T, c Config, p patience) (ask func(page string) net.Conn) {
+func servingFor(t *testing.T, c Config, p patience) (ask func(page string) net.Conn, members *crowd) {
 	t.Helper()
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {
@@ -81,7 +98,8 @@ func servingFor(t *testing.T, c Config, p patience) (ask func(page string) net.C
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- servePatiently(ctx, l, c, p) }()
+	members = newCrowd(l, maxConns)
+	go func() { ended <- servePatiently(ctx, members, c, p) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -98,7 +116,7 @@ func servingFor(t *testing.T, c Config, p patience) (ask func(page string) net.C
 			io.WriteString(c, "GET "+page+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		}
 		return c
-	}
+	}, members
 }
 
 // answered reports whether something comes in time.
