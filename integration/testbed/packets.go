@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,13 +21,22 @@ type Packets struct {
 	Records int // of TLS that began; 0 with UDP
 	Payload int // bytes behind the headers
 	Small   int // packets of UDP of at most smallDatagram bytes
+	Lone    int // packets with bytes of a user that are not full
+	Near    int // of these, the ones that follow another one of their flow within nearTime
 }
+
+// nearTime is so short that a proxy which gathers small messages for an eighth of a round trip of 10 ms or more sends no two packets within it that are not full.
+const nearTime = 600 * time.Microsecond
+
+// fullPacket is the least length in bytes of a packet that counts as full: carriers over datagrams begin with 1,200.
+const fullPacket = 1100
 
 // smallDatagram bounds a datagram that holds an acknowledgement of a DTLS carrier and nothing else: DTLS adds 29 bytes, and a record of the
 // tunnel does not fit.
 const smallDatagram = 29 + 6 + 29
 
-func (p *Packets) add(o Packets) {
+// Add adds the packets of o.
+func (p *Packets) Add(o Packets) {
 	p.Packets += o.Packets
 	p.Bytes += o.Bytes
 	p.Empty += o.Empty
@@ -34,12 +44,14 @@ func (p *Packets) add(o Packets) {
 	p.Records += o.Records
 	p.Payload += o.Payload
 	p.Small += o.Small
+	p.Lone += o.Lone
+	p.Near += o.Near
 }
 
 // Minus returns the packets since before.
 func (p Packets) Minus(before Packets) Packets {
 	return Packets{p.Packets - before.Packets, p.Bytes - before.Bytes, p.Empty - before.Empty, p.Headers - before.Headers,
-		p.Records - before.Records, p.Payload - before.Payload, p.Small - before.Small}
+		p.Records - before.Records, p.Payload - before.Payload, p.Small - before.Small, p.Lone - before.Lone, p.Near - before.Near}
 }
 
 // A PacketCount counts the packets on a site's device of the WAN.
@@ -49,6 +61,7 @@ type PacketCount struct {
 	mu        sync.Mutex
 	out, in   Packets
 	positions map[string]*recordPosition // by the flow
+	lone      map[string]time.Duration   // by the flow, when its last packet came that was not full
 }
 
 // A recordPosition is where in a flow of TLS the next record begins.
@@ -61,7 +74,7 @@ type recordPosition struct {
 
 // CountPackets counts the packets that the site sends to the WAN and gets from it, until Stop.
 func (s *Site) CountPackets() (*PacketCount, error) {
-	c := &PacketCount{positions: map[string]*recordPosition{}}
+	c := &PacketCount{positions: map[string]*recordPosition{}, lone: map[string]time.Duration{}}
 	ns, _, _ := s.edge()
 	err := ns.Do(func() (err error) {
 		c.socket, err = openPackets(s.Interface, unix.PACKET_VNET_HDR)
@@ -96,14 +109,14 @@ const (
 )
 
 // take takes a packet behind its virtio_net_hdr.
-func (c *PacketCount) take(b []byte, link *unix.SockaddrLinklayer) {
+func (c *PacketCount) take(b []byte, link *unix.SockaddrLinklayer, at time.Duration) {
 	if len(b) > vnetHeader {
-		c.count(b[vnetHeader:], int(binary.NativeEndian.Uint16(b[gsoSize:])), link.Pkttype == unix.PACKET_OUTGOING)
+		c.count(b[vnetHeader:], int(binary.NativeEndian.Uint16(b[gsoSize:])), link.Pkttype == unix.PACKET_OUTGOING, at)
 	}
 }
 
 // count adds a packet, which the kernel cuts into segments with segment bytes of payload; 0: it is one.
-func (c *PacketCount) count(packet []byte, segment int, out bool) {
+func (c *PacketCount) count(packet []byte, segment int, out bool, at time.Duration) {
 	header, protocol := ipHeader(packet)
 	if header == 0 || len(packet) < header+8 {
 		return
@@ -134,13 +147,22 @@ func (c *PacketCount) count(packet []byte, segment int, out bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	ip := packet[:len(packet)-len(inner)]
 	if tcp {
-		p.Records = c.records(packet[:header-int(inner[12]>>4)*4], inner, packet[header:])
+		p.Records = c.records(ip, inner, packet[header:])
+	}
+	if p.Empty+p.Small == 0 && segment == 0 && p.Bytes < fullPacket {
+		p.Lone = 1
+		key := flow(ip, inner)
+		if before, ok := c.lone[key]; ok && at-before < nearTime {
+			p.Near = 1
+		}
+		c.lone[key] = at
 	}
 	if out {
-		c.out.add(p)
+		c.out.Add(p)
 	} else {
-		c.in.add(p)
+		c.in.Add(p)
 	}
 }
 
@@ -155,17 +177,22 @@ func ipHeader(packet []byte) (n int, protocol byte) {
 	return 0, 0
 }
 
+// flow names the flow of a packet with these headers of IP and of TCP or UDP.
+func flow(ip, inner []byte) string {
+	addresses := ip[12:min(20, len(ip))]
+	if ip[0]>>4 == 6 {
+		addresses = ip[8:40]
+	}
+	return string(addresses) + string(inner[:4])
+}
+
 // records returns how many records of TLS begin in the new bytes of a segment.
 func (c *PacketCount) records(ip, tcp, payload []byte) (n int) {
-	addresses := ip[12:]
-	if ip[0]>>4 == 6 {
-		addresses = ip[8:]
-	}
-	flow := string(addresses) + string(tcp[:4])
-	p := c.positions[flow]
+	key := flow(ip, tcp)
+	p := c.positions[key]
 	if p == nil {
 		p = &recordPosition{}
-		c.positions[flow] = p
+		c.positions[key] = p
 	}
 	seq := binary.BigEndian.Uint32(tcp[4:])
 	if tcp[13]&2 != 0 { // SYN

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,6 +40,7 @@ func openPackets(device string, option int) (*packetSocket, error) {
 	if err := errors.Join(
 		unix.SetsockoptInt(s.fd, unix.SOL_PACKET, option, 1),
 		unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, packetBuffer),
+		unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100e3}),
 		unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Index})); err != nil {
 		return nil, errors.Join(err, unix.Close(s.fd))
@@ -46,16 +48,17 @@ func openPackets(device string, option int) (*packetSocket, error) {
 	return s, nil
 }
 
-// read calls take with each packet and the side from which it came, until there are none and the socket is to end. take must not keep the packet.
-func (s *packetSocket) read(take func(packet []byte, from *unix.SockaddrLinklayer)) {
+// read calls take with each packet, the side from which it came and the time at which the kernel saw it, until there are none and the socket is to end.
+// take must not keep the packet.
+func (s *packetSocket) read(take func(packet []byte, from *unix.SockaddrLinklayer, at time.Duration)) {
 	defer close(s.done)
-	frame := make([]byte, packetFrame)
+	frame, control := make([]byte, packetFrame), make([]byte, 64)
 	for {
-		n, from, err := unix.Recvfrom(s.fd, frame, 0)
+		n, k, _, from, err := unix.Recvmsg(s.fd, frame, control, 0)
 		switch {
 		case err == nil:
 			if link, ok := from.(*unix.SockaddrLinklayer); ok {
-				take(frame[:n], link)
+				take(frame[:n], link, stamp(control[:k]))
 			}
 		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
 			s.err = err
@@ -75,4 +78,18 @@ func (s *packetSocket) stop() error {
 		err = fmt.Errorf("%d packets were lost", lost.Drops)
 	}
 	return errors.Join(s.err, err, unix.Close(s.fd))
+}
+
+// stamp returns the time in a packet's control messages, since 1970; 0: there is none.
+func stamp(control []byte) time.Duration {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return 0
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Duration(binary.NativeEndian.Uint64(m.Data))*time.Second + time.Duration(binary.NativeEndian.Uint64(m.Data[8:]))
+		}
+	}
+	return 0
 }

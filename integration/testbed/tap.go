@@ -35,9 +35,9 @@ func (s *Site) Tap() (*Tap, error) {
 }
 
 // add appends a packet.
-func (t *Tap) add(packet []byte, _ *unix.SockaddrLinklayer) {
-	now, n := time.Now(), int64(len(packet))
-	for _, v := range []int64{now.Unix(), int64(now.Nanosecond() / 1000), n, n} {
+func (t *Tap) add(packet []byte, _ *unix.SockaddrLinklayer, at time.Duration) {
+	n := int64(len(packet))
+	for _, v := range []int64{int64(at / time.Second), int64(at % time.Second / time.Microsecond), n, n} {
 		t.pcap = binary.LittleEndian.AppendUint32(t.pcap, uint32(v))
 	}
 	t.pcap = append(t.pcap, packet...)
