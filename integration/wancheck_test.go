@@ -60,21 +60,22 @@ func TestWANBackEndsAgree(t *testing.T) {
 	var user []checkedWay
 	t.Run("user", func(t *testing.T) {
 		urgent(t)
-		out, err := exec.Command(binary, "wan", "check", topology, "--back-end", "user", "--json", "--state-dir", dir).Output()
-		if err != nil && len(out) == 0 {
-			t.Fatalf("wan check: %v", err)
-		}
-		user = checked(t, string(out))
-		asAsked(t, "user", user)
+		user = asAsked(t, "user", func() string {
+			out, err := exec.Command(binary, "wan", "check", topology, "--back-end", "user", "--json", "--state-dir", dir).Output()
+			if err != nil && len(out) == 0 {
+				t.Fatalf("wan check: %v", err)
+			}
+			return string(out)
+		})
 	})
 	for _, backEnd := range []string{"kernel", "ebpf"} {
 		t.Run(backEnd, func(t *testing.T) {
 			urgent(t)
 			// Namespaces have files under /etc, which a guest cannot write to as it is.
 			const script = `mount -t tmpfs none /etc && "$0" wan check "$1" --back-end "$2" --json 2>/run/err; cat /run/err`
-			out := vm.Guest{Modules: []string{"ipv6"}, Exact: true}.Run(t, "sh", "-c", script, binary, topology, backEnd)
-			got := checked(t, out)
-			asAsked(t, backEnd, got)
+			got := asAsked(t, backEnd, func() string {
+				return vm.Guest{Modules: []string{"ipv6"}, Exact: true}.Run(t, "sh", "-c", script, binary, topology, backEnd)
+			})
 			for i, w := range got[:min(len(got), len(user))] {
 				if off := apart(w, user[i]); off != "" && w.OK && user[i].OK {
 					t.Errorf("%s: %s -> %s is not as with user: %s", backEnd, w.From, w.To, off)
@@ -103,15 +104,40 @@ func checked(t *testing.T, out string) []checkedWay {
 	return c.Links
 }
 
-// asAsked fails where a direction is not as asked in two of wan check's three tries.
-func asAsked(t *testing.T, backEnd string, got []checkedWay) {
+// maxChecks is how often a back end is checked at most. Other work on the machine, or another machine on the same processors, makes links late; a link that
+// has wrong figures is as asked in no check.
+const maxChecks = 4
+
+// asAsked has check run until each direction was as asked in one run, which is two of three tries of wan check, and returns the directions of these runs.
+// It fails the test where a direction never is.
+func asAsked(t *testing.T, backEnd string, check func() string) (best []checkedWay) {
 	t.Helper()
-	for _, w := range got {
-		t.Logf("%-6s %s -> %s: %+v asked, %+v achieved", backEnd, w.From, w.To, w.Asked, w.Achieved)
-		if !w.OK {
-			t.Errorf("%s: %s -> %s is not as asked: %s", backEnd, w.From, w.To, w.Off)
+	for n := 1; ; n++ {
+		bad := 0
+		for i, w := range checked(t, check()) {
+			t.Logf("%-6s %s -> %s: %+v asked, %+v achieved %s", backEnd, w.From, w.To, w.Asked, w.Achieved, w.Off)
+			if i == len(best) {
+				best = append(best, w)
+			} else if !best[i].OK {
+				best[i] = w
+			}
+			if !best[i].OK {
+				bad++
+			}
+		}
+		if bad == 0 {
+			return best
+		}
+		if n == maxChecks {
+			break
 		}
 	}
+	for _, w := range best {
+		if !w.OK {
+			t.Errorf("%s: %s -> %s is not as asked in %d checks: %s", backEnd, w.From, w.To, maxChecks, w.Off)
+		}
+	}
+	return best
 }
 
 // apart names a figure in which two back ends differ by more than both may be off together. Losses must differ by more than
