@@ -112,6 +112,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		"no memory":           {1, 1, "wide"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits until its writers have stopped
 			p := newLimitedPair(t, c.near, c.far, policy.Rule{Codec: c.codec})
 			stopNear, stopFar := bounded(t, p.near, connections), bounded(t, p.far, connections)
 			r := rand.New(rand.NewPCG(21, uint64(c.near)))

@@ -18,8 +18,20 @@ func TestConn(t *testing.T) {
 	for name, protocols := range map[string][]parser.Protocol{"verbatim": nil, "toy": {pathtest.Toy{}}, "toy, flow control": {pathtest.Toy{Flow: true}}} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, protocols)
+			if protocols != nil {
+				// Each eight zeros that one of nettest's writers sends until all is full are a message: few suffice.
+				p.mu.Lock()
+				p.narrow = 128 << 10
+				p.mu.Unlock()
+			}
 			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 				client, server := p.connect(t)
+				if p.narrow > 0 {
+					for _, c := range []*net.TCPConn{client, server} {
+						c.SetReadBuffer(p.narrow)
+						c.SetWriteBuffer(p.narrow)
+					}
+				}
 				return client, server, func() { client.Close(); server.Close() }, nil
 			})
 		})

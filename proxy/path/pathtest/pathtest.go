@@ -92,8 +92,8 @@ func Random(r *rand.Rand, n int) []byte {
 	for i := 0; i < n; {
 		run := min(1+r.IntN(6000), n-i)
 		if r.IntN(2) == 0 {
-			for j := range run {
-				b[i+j] = byte(r.Uint32())
+			for part := b[i : i+run]; len(part) > 0; {
+				part = part[copy(part, binary.LittleEndian.AppendUint64(nil, r.Uint64())):]
 			}
 		}
 		i += run
