@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
@@ -100,6 +102,15 @@ func handshakePiece(i uint64, n int) []byte {
 	return b
 }
 
+// handshakeEmpties returns n empty handshake messages, which all come before their turn.
+func handshakeEmpties(n int) []byte {
+	b := make([]byte, 12*n)
+	for i := range n {
+		b[12*i], b[12*i+5] = 11, 1 // certificates with the number 1, where 0 is awaited
+	}
+	return b
+}
+
 // heapNow returns the bytes that are held. It looks several times: on a busy machine much is allocated between a collection and the look at it.
 func heapNow() int {
 	smallest := math.MaxInt
@@ -112,11 +123,54 @@ func heapNow() int {
 	return smallest
 }
 
+// datagramsOnly is a Transport whose connections all send datagrams.
+type datagramsOnly struct{ Transport }
+
+func (datagramsOnly) Datagrams(net.Conn) bool { return true }
+
+// A silentConn is a connection from an address that says nothing.
+type silentConn struct {
+	net.Conn // an end of a pipe
+	address  net.Addr
+}
+
+func (c *silentConn) RemoteAddr() net.Addr { return c.address }
+
+func (c *silentConn) AwaitFirst() error {
+	_, err := c.Read(make([]byte, 1))
+	return err
+}
+
 // TestHalfOpenDatagramsAreBounded: an address that answers the cookie, and shows no certificate, has little kept for each of its
-// handshakes, whatever it sends.
+// handshakes, whatever it sends. All addresses together have a bounded number of handshakes, however many may be under way over TLS.
 func TestHalfOpenDatagramsAreBounded(t *testing.T) {
+	t.Run("in all", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			e := newEndpoint(Config{Name: "osaka", HalfOpen: 1 << 20})
+			e.ctx, e.transport = t.Context(), datagramsOnly{}
+			var all sync.WaitGroup
+			for i := range 4 * maxHalfOpenDatagrams {
+				near, _ := net.Pipe()
+				c := &silentConn{near, &net.UDPAddr{IP: net.IPv4(203, 0, byte(i>>8), byte(i)), Port: 1}}
+				all.Go(func() { e.welcome(c) })
+			}
+			synctest.Wait()
+			e.halfOpenDatagrams.mu.Lock()
+			n := e.halfOpenDatagrams.groups[waits].n + e.halfOpenDatagrams.groups[underWay].n
+			e.halfOpenDatagrams.mu.Unlock()
+			if n == 0 || n > maxHalfOpenDatagrams {
+				t.Errorf("%d handshakes over datagrams are kept, want some and at most %d", n, maxHalfOpenDatagrams)
+			}
+			all.Wait() // for the time that each has
+		})
+	})
 	for name, piece := range map[string]func(i uint64) []byte{
-		"empty messages":     func(i uint64) []byte { return plaintext(22, i, make([]byte, 12*90)...) },
+		"empty messages": func(i uint64) []byte {
+			if (i+1)*(13+12*90) > handshakeBytes { // a bound of bytes alone would leave all before this one with the handshake
+				return nil
+			}
+			return plaintext(22, i, handshakeEmpties(90)...)
+		},
 		"pieces of messages": func(i uint64) []byte { return plaintext(22, i, handshakePiece(i+1, 1000)...) },
 		"crumbs":             func(i uint64) []byte { return plaintext(22, i, handshakePiece(i+1, 1)...) },
 		"later epochs":       func(i uint64) []byte { return dtlsRecord(1, i, string(make([]byte, 8000))) },
@@ -163,6 +217,9 @@ func TestHalfOpenDatagramsAreBounded(t *testing.T) {
 					for i, b := range pieces {
 						if i%50 == 0 {
 							time.Sleep(time.Millisecond)
+						}
+						if b == nil {
+							return
 						}
 						if _, err := conn.Write(b); err != nil {
 							return
@@ -393,9 +450,13 @@ func FuzzGate(f *testing.F) {
 	})
 }
 
-// TestRoomIsShared: Links of one site, however many, promise no more than its part of memory, and the least that each needs; room that a Link
+// TestRoomIsShared: Links of one site, however many, have one room, and promise no more than its part of memory, and the least that each needs; room that a Link
 // leaves another Link gets.
 func TestRoomIsShared(t *testing.T) {
+	var sites dtlsTransport
+	if tokyo := sites.room("tokyo"); tokyo != sites.room("tokyo") || tokyo == sites.room("virginia") {
+		t.Error("not every site has one room of its own")
+	}
 	r := recordRoom{size: roomOf(512 << 20)}
 	var links []int
 	enter := func() int {

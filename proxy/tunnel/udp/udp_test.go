@@ -157,11 +157,12 @@ func TestNothingIsKeptForStrangers(t *testing.T) {
 	good := bytes.Clone(cookie.cookie)
 	from := raw.LocalAddr().(*net.UDPAddr).AddrPort()
 	for name, m := range map[string]message{
-		"no cookie":          {kind: msgBegin, nonce: nonce{1}, cookie: make([]byte, cookieLen)},
-		"changed":            {kind: msgBegin, nonce: nonce{1}, cookie: append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1)},
-		"of another nonce":   {kind: msgBegin, nonce: nonce{2}, cookie: good},
-		"of another address": {kind: msgBegin, nonce: nonce{1}, cookie: l.baker.bake(netip.AddrPortFrom(from.Addr(), from.Port()+1), nonce{1}, time.Now())},
-		"old":                {kind: msgBegin, nonce: nonce{1}, cookie: l.baker.bake(from, nonce{1}, time.Now().Add(-time.Minute))},
+		"no cookie":        {kind: msgBegin, nonce: nonce{1}, cookie: make([]byte, cookieLen)},
+		"changed":          {kind: msgBegin, nonce: nonce{1}, cookie: append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1)},
+		"of another nonce": {kind: msgBegin, nonce: nonce{2}, cookie: good},
+		"of another port":  {kind: msgBegin, nonce: nonce{1}, cookie: l.baker.bake(netip.AddrPortFrom(from.Addr(), from.Port()+1), nonce{1}, time.Now())},
+		"of another host":  {kind: msgBegin, nonce: nonce{1}, cookie: l.baker.bake(netip.AddrPortFrom(from.Addr().Next(), from.Port()), nonce{1}, time.Now())},
+		"old":              {kind: msgBegin, nonce: nonce{1}, cookie: l.baker.bake(from, nonce{1}, time.Now().Add(-time.Minute))},
 	} {
 		raw.Write(m.append(nil)) // has no answer: the next one is that to the next question
 		if answer := exchange(message{kind: msgAsk, nonce: nonce{3}, cookie: make([]byte, cookieLen)}); answer.kind != msgCookie || answer.nonce != (nonce{3}) || kept() > 0 {
