@@ -44,7 +44,7 @@ func TestKilledProxyResetsInEachMode(t *testing.T) {
 					ends["waiting client"] = waiting.(*net.TCPConn)
 				}
 				for name, c := range ends {
-					c.SetReadDeadline(time.Now().Add(30 * time.Second))
+					c.SetReadDeadline(time.Now().Add(time.Minute))
 					n, err := io.Copy(io.Discard, c)
 					if err == nil && app.ClosedByReset(c) {
 						continue // a write has used up the error

@@ -22,7 +22,7 @@ func TestNetworkBytesAreTheLinks(t *testing.T) {
 			go io.Copy(server, server)
 			counted := func() (n float64) {
 				for _, p := range ps {
-					samples, err := p.Metrics(deadline(t, 10*time.Second))
+					samples, err := p.Metrics(deadline(t, time.Minute))
 					if err != nil {
 						t.Fatal(err)
 					}

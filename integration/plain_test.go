@@ -53,7 +53,7 @@ func TestConnectionsEndAsTheyWere(t *testing.T) {
 // wantCarried fails the test if the connections of the tests above passed the proxy by.
 func wantCarried(t *testing.T, p *testbed.Proxy) {
 	t.Helper()
-	samples, err := p.Metrics(deadline(t, 10*time.Second))
+	samples, err := p.Metrics(deadline(t, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

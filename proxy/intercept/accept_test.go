@@ -200,7 +200,7 @@ func TestPlacesAreBoundAnew(t *testing.T) {
 	}
 	settle := func() {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			p.withheld.mu.Lock()
 			over := !p.withheld.taking
 			p.withheld.mu.Unlock()

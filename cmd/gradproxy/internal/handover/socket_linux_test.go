@@ -279,7 +279,7 @@ func otherUserOffers(t *testing.T) {
 	if err := asNobody(bind, func() error { return unix.Listen(fd, 1) }); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p, err := TakeOver(ctx, path, Request{Site: "paris"}, ready, func() {})
 	if err == nil || !strings.Contains(err.Error(), "is of user 65534") {
