@@ -291,6 +291,9 @@ func TestProxyOfAWardenIsKilled(t *testing.T) {
 				t.Errorf("a connection: %s", got)
 			}
 			warden := s.warden
+			if err := syscall.Kill(warden, syscall.SIGSTOP); err != nil { // so that it ends by the kernel's signal only, and not since its sockets are closed
+				t.Fatal(err)
+			}
 			p.cmd.Process.Signal(syscall.SIGKILL)
 			awaitDeath(t, p.cmd.Process.Pid)
 			if onDeath == "direct" {

@@ -438,6 +438,9 @@ func TestHostileDescriptors(t *testing.T) {
 		if _, _, err := proxy.WriteMsgUnix(x.datagram, unix.UnixRights(x.fds...), nil); err != nil {
 			t.Fatal(err)
 		}
+		if err := proxy.CloseWrite(); err != nil { // a prober that takes the datagram sees the end behind it
+			t.Fatal(err)
+		}
 		if err := serverOf(&host{}).serve(prober); err == nil {
 			t.Errorf("%s: no error", name)
 		}
