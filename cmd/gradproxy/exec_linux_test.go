@@ -435,12 +435,13 @@ func TestExecRunsTheCommandAsAUser(t *testing.T) {
 	needsHooks(t)
 	run := func(user string, script string) (string, int) {
 		cmd := gradproxyCommand(t, "exec", "-c", loneSite(t), "--log-level", "error", "--user", user, "--", "sh", "-c", script)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{0, 4}}} // root's, of which the command must have none
 		out, err := cmd.CombinedOutput()
 		return string(out), exitCode(t, err)
 	}
 	for _, user := range []string{"nobody", "65534"} {
-		out, code := run(user, `id -u; id -g; echo $USER; grep CapEff /proc/self/status; kill -TERM $PPID 2>/dev/null || echo no signal to root`)
-		if want := "65534\n65534\nnobody\nCapEff:\t0000000000000000\nno signal to root\n"; out != want || code != 0 {
+		out, code := run(user, `id -u; id -g; id -G; echo $USER; grep CapEff /proc/self/status; kill -TERM $PPID 2>/dev/null || echo no signal to root`)
+		if want := "65534\n65534\n65534\nnobody\nCapEff:\t0000000000000000\nno signal to root\n"; out != want || code != 0 {
 			t.Errorf("%s: %q and %d, want %q", user, out, code, want)
 		}
 	}
