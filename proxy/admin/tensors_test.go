@@ -64,14 +64,20 @@ func TestTensorsAreWrittenInPieces(t *testing.T) {
 // Of clients that ask for all tensors and read nothing, two are answered: the others are refused at once, and a short list is not. Once one has gone
 // another is answered.
 func TestReadersThatStopHoldTwoLists(t *testing.T) {
-	list := manyTensors(1 << 16) // more than sockets hold
+	const narrow = 16 << 10      // bytes of a socket's buffers
+	list := manyTensors(1 << 12) // more than sockets hold, with these buffers
 	made := make(chan struct{}, 100)
-	s := httptest.NewServer(Handler(Config{Summary: func(limit int) proxy.TensorSummary {
+	s := httptest.NewUnstartedServer(Handler(Config{Summary: func(limit int) proxy.TensorSummary {
 		if limit > shortList {
 			made <- struct{}{}
 		}
 		return proxy.TensorSummary{Largest: list[:min(limit, len(list))], Count: len(list)}
 	}}))
+	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		c.(*net.TCPConn).SetWriteBuffer(narrow)
+		return ctx
+	}
+	s.Start()
 	defer s.Close()
 	ask := func(query string) (int, http.Header, string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -98,6 +104,7 @@ func TestReadersThatStopHoldTwoLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		c.(*net.TCPConn).SetReadBuffer(narrow)
 		io.WriteString(c, "GET /tensors HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		<-made
 		stopped = append(stopped, c)
