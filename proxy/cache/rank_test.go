@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 )
 
-var locks ranktest.Watcher
+var locks = ranktest.Watcher{Often: true}
 
 // All tests of this package run with their locks watched, and fail together if one was taken out of order.
 func TestMain(m *testing.M) { ranktest.Main(m, &locks) }

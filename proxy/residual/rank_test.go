@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-var locks ranktest.Watcher
+var locks = ranktest.Watcher{Often: true}
 
 // All tests of this package run with their locks watched, and fail together if one was taken under another.
 func TestMain(m *testing.M) { ranktest.Main(m, &locks) }
