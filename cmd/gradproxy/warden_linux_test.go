@@ -37,7 +37,7 @@ func newKeptSite(t *testing.T, onDeath string) *keptSite {
 	s.configure(onDeath, "10.2.0.0/16")
 	at := s.listen(s.paris, "10.1.0.1:0").Addr().String()
 	s.write("tokyo", "paris", `networks: [10.1.0.0/16], may_dial: ["10.2.0.0/16:1024-65535"]`, `forward: [{listen: "127.0.0.1:9000", target: "`+at+`"}]`)
-	s.start(s.tokyo, "run", "-c", s.file("tokyo"))
+	s.start(s.tokyo, "run", "-c", s.file("tokyo")).says("msg=running") // its tunnel listens before its forward does
 	return s
 }
 
