@@ -109,7 +109,9 @@ func (s *keptSite) fromTokyo() string {
 // says returns the server's answer to a line: "one from 10.2.0.1" by the proxies, "one from 10.0.0.1" directly.
 func says(c net.Conn, line string) string {
 	c.SetDeadline(time.Now().Add(time.Minute))
-	fmt.Fprintln(c, line)
+	if _, err := fmt.Fprintln(c, line); err != nil { // a reset that has come already, which a read would not tell again
+		return err.Error()
+	}
 	answer, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
 		return err.Error()
