@@ -265,13 +265,13 @@ func TestKeysExchangedUnderLoad(t *testing.T) {
 		go func() {
 			defer close(done)
 			for i := range 10 {
-				time.Sleep(3 * time.Second)
+				time.Sleep(6 * time.Second) // both carriers may take 4 s to give way
 				write(true, []string{"paris", "tokyo"}[i%2])
 			}
 			os.WriteFile(filepath.Join(dir, "paris.key"), []byte("garbage"), 0o600)
 		}()
 		for i := range 20 {
-			time.Sleep(time.Second)
+			time.Sleep(3 * time.Second)
 			pair := []*Stream{near, far}
 			want := noise(byte(i), 1<<20)
 			go pair[i%2].Write(want)
