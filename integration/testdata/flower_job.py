@@ -122,9 +122,13 @@ class Programs:
 
 
 def known(option):
-    """Whether a program of this release has an option. Its source says so; --help would take seconds, for it loads all of Flower."""
+    """Whether a program of this release shows an option to its users: one that is hidden may be there to be refused. The source says so; --help would take
+    seconds, for it loads all of Flower."""
     folder = importlib.util.find_spec("flwr").submodule_search_locations[0]
-    return any(('"%s"' % option) in path.read_text(encoding="utf-8") for path in pathlib.Path(folder).rglob("*.py"))
+    for path in pathlib.Path(folder).rglob("*.py"):
+        if any(a.lstrip().startswith('"%s"' % option) and "SUPPRESS" not in a for a in path.read_text(encoding="utf-8").split("add_argument(")[1:]):
+            return True
+    return False
 
 
 def reachable(host, port, until):
