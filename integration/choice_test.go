@@ -134,10 +134,10 @@ const (
 	slowUDP = "udp dport 7443 limit rate over 50 kbytes/second burst 20 kbytes drop; udp sport 7443 limit rate over 50 kbytes/second burst 20 kbytes drop"
 )
 
-// lossy is a link on which TLS without BBR is slow. Its own rate is low, so that a busy machine has the time to fill it, and datagrams show what they gain.
+// lossy is a link whose losses make TLS without BBR slow. The link's rate is low, so that datagrams can fill it on a busy machine too.
 var lossy = wansim.Link{Rate: 10e6 / 8, Delay: 80 * time.Millisecond, Loss: 0.01, Queue: 512 << 10, Seed: 1}
 
-// choiceWithin bounds the wait for a choice, which takes its time and is no matter of speed.
+// choiceWithin bounds the wait for a choice, which takes minutes on a busy machine.
 const choiceWithin = 6 * time.Minute
 
 // Over a link that loses packets, sites whose kernel has another congestion control than BBR choose datagrams for their bulk by themselves. Datagrams

@@ -435,7 +435,7 @@ func TestExecRunsTheCommandAsAUser(t *testing.T) {
 	needsHooks(t)
 	run := func(user string, script string) (string, int) {
 		cmd := gradproxyCommand(t, "exec", "-c", loneSite(t), "--log-level", "error", "--user", user, "--", "sh", "-c", script)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{0, 4}}} // root's, of which the command must have none
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{0, 4}}} // root's groups: the command must have none of them
 		out, err := cmd.CombinedOutput()
 		return string(out), exitCode(t, err)
 	}

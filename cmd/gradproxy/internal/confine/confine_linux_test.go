@@ -195,7 +195,7 @@ func attempts(x *trial) map[string]func() error {
 	attr := struct{ key, value, elements uint32 }{} // for BPF_MAP_CREATE: not valid
 	return map[string]func() error{
 		"run a program":            func() error { return exec.Command("/bin/true").Run() },
-		"run this program":         func() error { return unix.Exec("/proc/self/exe", []string{"x", "-test.run=^$"}, nil) }, // no test of this one, which would start it again
+		"run this program":         func() error { return unix.Exec("/proc/self/exe", []string{"x", "-test.run=^$"}, nil) }, // without a test, since this one would start the program again
 		"trace the parent":         call(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(os.Getppid())),
 		"write the parent":         call(unix.SYS_PROCESS_VM_WRITEV, uintptr(os.Getppid())),
 		"read the parent":          call(unix.SYS_PROCESS_VM_READV, uintptr(os.Getppid())),
