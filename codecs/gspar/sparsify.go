@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
-	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 )
@@ -14,7 +13,7 @@ type gSpar struct{ method }
 
 // AppendBlock implements sparse.Coder.
 func (m gSpar) AppendBlock(dst []byte, g []float32, step uint64, p *sparse.Picks) ([]byte, error) {
-	if !magnitude.Finite(magnitude.Of(absmax.Of(g))) {
+	if !absmax.Finite(g) {
 		return dst, sparse.ErrNotFinite
 	}
 	q := &sparsified{d: len(g), unit: m.unit(g)}

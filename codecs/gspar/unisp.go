@@ -2,7 +2,6 @@ package gspar
 
 import (
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
-	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 )
@@ -13,7 +12,7 @@ type uniSp struct{ method }
 
 // AppendBlock implements sparse.Coder.
 func (m uniSp) AppendBlock(dst []byte, g []float32, step uint64, p *sparse.Picks) ([]byte, error) {
-	if !magnitude.Finite(magnitude.Of(absmax.Of(g))) {
+	if !absmax.Finite(g) {
 		return dst, sparse.ErrNotFinite // sent or not: a residual would keep it
 	}
 	draw := rng.Of(uint64(m.Seed), step, g)

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
-	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 )
@@ -15,7 +14,7 @@ const stateLen = 8 // bytes of the generator's state
 
 // AppendBlock implements sparse.Coder.
 func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
-	if !magnitude.Finite(magnitude.Of(absmax.Of(x))) {
+	if !absmax.Finite(x) {
 		return dst, sparse.ErrNotFinite // wherever it is: a residual would keep it
 	}
 	draw := rng.Of(uint64(m.Seed), step, x)

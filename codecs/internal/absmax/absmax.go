@@ -9,6 +9,9 @@ func Of(x []float32) float32 {
 	return larger(bits, ofPlain(x[n:]))
 }
 
+// Finite reports whether no x[i] is a NaN or infinity.
+func Finite(x []float32) bool { return Of(x) <= math.MaxFloat32 }
+
 // OfSum returns the largest |x[i]+e[i]|, each sum rounded to float32, as Of does. It panics if e is shorter than x.
 func OfSum(x, e []float32) float32 {
 	e = e[:len(x)]

@@ -42,6 +42,9 @@ func FuzzAgainstPlain(f *testing.F) {
 		f.Add(b, byte(2))
 		binary.LittleEndian.PutUint32(b[17*8+4:], math.Float32bits(x))
 		f.Add(b, byte(3))
+		b = make([]byte, 8*len(b)) // whose first half, which is x, fills a tile
+		binary.LittleEndian.PutUint32(b[7*8:], math.Float32bits(x))
+		f.Add(b, byte(2))
 	}
 	for n := range uint64(8) {
 		f.Add(asmtest.Awkward(int(n*83), n, n%2 == 0), byte(5*n))
@@ -59,6 +62,9 @@ func FuzzAgainstPlain(f *testing.F) {
 		asmtest.Do(t, func(simd.Tier) {
 			if got := Of(x); !asmtest.Same(got, wantOf) {
 				t.Errorf("Of(%v) = %v, want %v", x, got, wantOf)
+			}
+			if got, want := Finite(x), finite(plain(x, nil)); got != want {
+				t.Errorf("Finite(%v) = %v", x, got)
 			}
 			if got := OfSum(x, e); !asmtest.Same(got, wantSum) {
 				t.Errorf("OfSum(%v, %v) = %v, want %v", x, e, got, wantSum)

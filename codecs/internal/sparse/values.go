@@ -6,7 +6,6 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
-	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -25,7 +24,7 @@ var ErrNotFinite = fmt.Errorf("%w: a value is a NaN or infinity, or would be sen
 // AppendValues rounds p.Values to d, to its nearest finite value, and appends them to dst, little-endian. If one is
 // not finite it answers ErrNotFinite.
 func AppendValues(dst []byte, p *Picks, d tensor.DType) ([]byte, error) {
-	if !allFinite(p.Values) {
+	if !absmax.Finite(p.Values) {
 		return dst, ErrNotFinite
 	}
 	p.sums, p.rounded = append(p.sums[:0], p.Values...), d != tensor.Float32
@@ -51,7 +50,7 @@ func SetValues(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, 
 	}
 	p.Values = resize(p.Values, len(p.Keys))
 	tensor.ToFloat32(p.Values, src[:size], d)
-	if !allFinite(p.Values) {
+	if !absmax.Finite(p.Values) {
 		return nil, errors.New("a value is not finite")
 	}
 	values := p.Values[:len(p.Keys)]
@@ -60,6 +59,3 @@ func SetValues(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, 
 	}
 	return src[size:], nil
 }
-
-// allFinite reports whether no value is a NaN or infinity.
-func allFinite(values []float32) bool { return magnitude.Finite(magnitude.Of(absmax.Of(values))) }
