@@ -31,12 +31,11 @@ func TestRealSeeds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lossy, shared, frames := 0, 0, map[string]uint64{}
+			lossy, shared := 0, 0
+			var came census
 			err = l.playAll(t.Context(), 1, seeds, func(r row) error {
 				lossy, shared = lossy+r.Lossy, shared+r.Shared
-				for kind, n := range r.Frames {
-					frames[kind] += n
-				}
+				came.add(r)
 				if r.Outcome != "ok" {
 					t.Errorf("seed %d, %v: %s", r.Seed, r.Faults, r.Outcome)
 				}
@@ -45,22 +44,53 @@ func TestRealSeeds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if t.Logf("%d sums were lossy, %d values shared", lossy, shared); lossy == 0 || shared == 0 {
+			if t.Logf("%d sums and results were lossy, %d values shared", lossy, shared); lossy == 0 || shared == 0 {
 				t.Error("no tensor was coded: the seeds show nothing of tensors")
 			}
-			t.Logf("frames: %v", frames)
-			for kind := range frame.Kinds() {
-				if frames[kind.String()] == 0 && !lacks[kind] {
-					t.Errorf("no %v frame came: the seeds show nothing of such", kind)
-				}
+			t.Logf("frames: %v", &came)
+			if err := came.verdict(); err != nil {
+				t.Error(err)
 			}
 		})
 	}
 }
 
-// lacks are the kinds of frames that seeds have none of, or not always: their values are few, so that none is evicted or kept for later, and no tensor has a mask. Parts, and rest, come with
-// some seeds.
-var lacks = map[frame.Kind]bool{frame.Forget: true, frame.Evict: true, frame.Want: true, frame.Kept: true, frame.Seen: true, frame.Mask: true, frame.Parts: true, frame.Rest: true}
+// A kind of frame that has not come in enough seeds is named, unless no seed has anything that would make it come.
+func TestMissingKindsAreNamed(t *testing.T) {
+	rows := func(seeds int, change func(r *row)) (came census) {
+		for seed := range uint64(seeds) {
+			r := row{Seed: 2 * seed, Frames: map[string]uint64{}}
+			for kind := range frame.Kinds() {
+				if kind != frame.Rest && kind != frame.Evict {
+					r.Frames[kind.String()] = 1
+				}
+			}
+			change(&r)
+			came.add(r)
+		}
+		return came
+	}
+	withoutMasks := func(r *row) { delete(r.Frames, "mask") }
+	for _, c := range []struct {
+		came census
+		want string
+	}{
+		{rows(enough, func(*row) {}), ""},
+		{rows(enough, withoutMasks), "mask"},
+		{rows(enough-1, withoutMasks), ""},
+		{rows(enough, func(r *row) { r.Moved = 1 }), "rest"},
+		{rows(enough, func(r *row) { r.Seed++ }), "evict"},
+		{rows(enough, func(r *row) {
+			if r.Seed > 0 {
+				withoutMasks(r)
+			}
+		}), ""},
+	} {
+		if err := c.came.verdict(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), "kinds "+c.want+" came") {
+			t.Errorf("%v: %v, want %q", &c.came, err, c.want)
+		}
+	}
+}
 
 // A carrier whose process has died is known to have ended only once the black hole is over that its end waits in.
 func TestEndsWaitInBlackHoles(t *testing.T) {

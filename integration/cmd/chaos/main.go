@@ -41,8 +41,9 @@ type row struct {
 	Reset    int               `json:"reset"`            // the others
 	Bytes    int               `json:"bytes"`            // that arrived at apps
 	Sums     int               `json:"sums,omitempty"`   // all-reduces that were compared; of real processes
-	Lossy    int               `json:"lossy,omitempty"`  // of them, coded with loss
 	Pulls    int               `json:"pulls,omitempty"`  // weights that were compared, bit for bit
+	Rounds   int               `json:"rounds,omitempty"` // of trainings, whose models and results were compared
+	Lossy    int               `json:"lossy,omitempty"`  // sums and results of trainings that were coded with loss
 	Shared   int               `json:"shared,omitempty"` // values that crossed as differences, or once for several
 	Moved    int               `json:"moved"`            // processes that another one has taken over
 	Replayed uint64            `json:"replayed"`         // bytes that left again after the loss of a carrier

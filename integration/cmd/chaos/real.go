@@ -59,8 +59,12 @@ func runReal(ctx context.Context, dir, binary, previous, carrier string, first u
 		return err
 	}
 	bad := 0
-	err = l.playAll(ctx, first, seeds, func(r row) error { return r.print(&bad) })
-	return errors.Join(err, verdict(bad, seeds))
+	var came census
+	err = l.playAll(ctx, first, seeds, func(r row) error {
+		came.add(r)
+		return r.print(&bad)
+	})
+	return errors.Join(err, verdict(bad, seeds), came.verdict())
 }
 
 // playAll plays seeds and calls seen for the row of each, one at a time. It returns the first error that is no outcome of a seed.
@@ -88,6 +92,7 @@ type stage struct {
 	dir     string
 	r       *rand.Rand
 	relay   network
+	crowded bool          // there is no room for all shared values
 	notices time.Duration // that a process takes at most to miss carriers once the network has ended them
 	sites   [2]*site
 	job     *job
@@ -99,6 +104,9 @@ type stage struct {
 	frames    map[string]uint64 // that came at either site, by kind
 	wrong     []string
 }
+
+// crowds reports whether the sites of a seed have so little room for shared values that they evict some.
+func crowds(seed uint64) bool { return seed%2 == 1 }
 
 // A site is one process at a time.
 type site struct {
@@ -118,7 +126,7 @@ const (
 
 func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 	dir := filepath.Join(l.dir, fmt.Sprint("seed", seed))
-	s := &stage{lab: l, dir: dir, r: rand.New(rand.NewPCG(seed, 0)), notices: time.Second, frames: map[string]uint64{}}
+	s := &stage{lab: l, dir: dir, r: rand.New(rand.NewPCG(seed, 0)), crowded: crowds(seed), notices: time.Second, frames: map[string]uint64{}}
 	for _, d := range []string{dir, filepath.Join(dir, "paris-state"), filepath.Join(dir, "tokyo-state")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return nil, err
@@ -153,7 +161,7 @@ func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 		return nil, errors.Join(err, server.Close())
 	}
 	s.job = newJob(server, entry)
-	if s.tensors, err = newTensors(s); err != nil {
+	if s.tensors, err = newTensors(s, seed); err != nil {
 		return nil, err
 	}
 	for i, name := range []string{"paris", "tokyo"} {
@@ -178,6 +186,9 @@ func (x *site) configure(tunnel string) error {
 	s := x.s
 	text := fmt.Sprintf("site: %[1]s\nadmin: \"unix:%[2]s/%[1]s.sock\"\ndrain: 1s\nstate: {dir: %[2]s/%[1]s-state}\n"+
 		"upgrade: {socket: %[2]s/%[1]s.upgrade, within: 15s}\n", x.name, s.dir) + s.tensors.keys()
+	if s.crowded {
+		text += "references: 1MiB\n"
+	}
 	if x.name == "paris" {
 		text += fmt.Sprintf("tunnel: {listen: off, resume: 30s, carrier: "+s.lab.carrier+"}\npeers: [{name: tokyo, dial: %q, id: \"spiffe://chaos/tokyo\", networks: [127.0.2.0/24]}]\n"+
 			"forward: [{listen: %q, target: %q}%s]\n", s.relay.address(), s.job.entry, s.job.server.Addr(), s.tensors.forwards())

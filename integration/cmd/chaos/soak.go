@@ -69,7 +69,7 @@ func (x *site) count(metrics map[string]float64) {
 // shared returns how many values have crossed as differences, or once for several receivers, since the process began.
 func (x *site) shared() (n int) {
 	for name, v := range x.metrics() {
-		if strings.HasPrefix(name, "gradproxy_shared_values_total{") && (strings.Contains(name, `how="referred"`) || strings.Contains(name, `how="difference"`)) {
+		if strings.HasPrefix(name, "gradproxy_shared_values_total{") && (!strings.Contains(name, `how="whole"`) && !strings.Contains(name, `how="evicted"`)) {
 			n += int(v)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
@@ -19,6 +18,7 @@ func table(file string) (string, error) {
 	}
 	byFault := map[string]*row{}
 	seeds, bad := map[string]int{}, map[string]int{}
+	var all census
 	add := func(name string, r row) {
 		sum := byFault[name]
 		if sum == nil {
@@ -37,6 +37,7 @@ func table(file string) (string, error) {
 			add(f, r)
 		}
 		add("~", r)
+		all.add(r)
 	}
 	out := program.NewTable("fault", "#seeds", "#connections", "#complete", "#reset", "#MB delivered", "#MB replayed", "#promises broken")
 	for _, name := range slices.Sorted(maps.Keys(byFault)) {
@@ -47,20 +48,5 @@ func table(file string) (string, error) {
 		out.Row(title, seeds[name], sum.Streams, sum.Complete, sum.Reset,
 			fmt.Sprintf("%.1f", float64(sum.Bytes)/1e6), fmt.Sprintf("%.2f", float64(sum.Replayed)/1e6), bad[name])
 	}
-	return out.String() + "\nFrames that came: " + framesOf(rows) + "\n", nil
-}
-
-// framesOf lists the frames of all rows by kind.
-func framesOf(rows []row) string {
-	sum := map[string]uint64{}
-	for _, r := range rows {
-		for kind, n := range r.Frames {
-			sum[kind] += n
-		}
-	}
-	var all []string
-	for _, kind := range slices.Sorted(maps.Keys(sum)) {
-		all = append(all, fmt.Sprintf("%s %d", kind, sum[kind]))
-	}
-	return strings.Join(all, ", ")
+	return out.String() + "\nFrames that came: " + all.String() + "\n", nil
 }

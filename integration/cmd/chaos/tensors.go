@@ -20,27 +20,41 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/gradproxy/gradproxy/integration/require/freeport"
+	"github.com/gradproxy/gradproxy/parser/flower/flowersim"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
 
-// tensors are apps whose bytes the proxies find tensors in: all-reduces of gradients by Gloo's protocol, coded with loss and error feedback, and weights that several
-// clients pull over gRPC, which are differences to the last ones and cross once for all.
+// tensors are apps whose bytes the proxies find tensors in: all-reduces of gradients by Gloo's protocol, coded with loss and error feedback; weights that several
+// clients pull over gRPC, which are differences to the last ones and cross once for all; and federated trainings.
 type tensors struct {
-	s       *stage
-	entries [2]string // where clients connect: sums, weights
-	targets [2]net.Listener
+	s         *stage
+	entries   [kindsOfApps]string // where clients connect
+	targets   [kindsOfApps]net.Listener
+	trainings [flowerClients + 1]*training
 
 	mu     sync.Mutex
 	sums   int // all-reduces that were compared
-	lossy  int // of these, with values that are not the exact sums
+	lossy  int // of these and of trainings' results, with values that are not the exact ones
 	pulls  int // weights that were compared, bit for bit
 	ends   []interval
 	reason []string // of each end
 }
 
+// Indices of tensors.entries and tensors.targets.
+const (
+	ofSums = iota
+	ofWeights
+	ofFlower
+	ofNVFlare
+	kindsOfApps
+)
+
 // newTensors opens the listeners of servers.
-func newTensors(s *stage) (*tensors, error) {
+func newTensors(s *stage, seed uint64) (*tensors, error) {
 	x := &tensors{s: s}
+	for i := range x.trainings {
+		x.trainings[i] = &training{x: x, client: i, seed: seed}
+	}
 	for i := range x.targets {
 		var err error
 		if x.entries[i], err = freeport.Find("tcp", clientHost); err != nil {
@@ -77,9 +91,19 @@ func (x *tensors) run(seed uint64) {
 	var apps sync.WaitGroup
 	server := &http.Server{Handler: http.HandlerFunc(serveWeights), Protocols: new(http.Protocols)}
 	server.Protocols.SetUnencryptedHTTP2(true)
-	go server.Serve(x.targets[1])
+	go server.Serve(x.targets[ofWeights])
 	defer server.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go flowersim.Serve(ctx, x.targets[ofFlower], x.serveFlower)
+	nvflare := x.nvflareServer()
+	go nvflare.Serve(x.targets[ofNVFlare])
+	defer nvflare.Close()
 	apps.Go(func() { x.reduce(seed) })
+	for _, t := range x.trainings[:flowerClients] {
+		apps.Go(func() { t.attend(x.entries[ofFlower], t.joinFlower) })
+	}
+	apps.Go(func() { t := x.trainings[flowerClients]; t.attend(x.entries[ofNVFlare], t.joinNVFlare) })
 	for range 2 {
 		apps.Go(x.pull)
 	}
@@ -95,6 +119,7 @@ func (x *tensors) ended(begun time.Time, err error) {
 
 const (
 	steps    = 60
+	each     = 20 // steps, or pulls, of a connection: a process codes nothing on one that it has taken over
 	pace     = 15 * time.Millisecond
 	elements = 16 << 10
 	patience = 2 * time.Minute // of the apps with a machine under load
@@ -122,7 +147,7 @@ func (x *tensors) reduce(seed uint64) {
 func (x *tensors) connect() (ranks [2]*gloosim.Group, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	file, err := x.targets[0].(*net.TCPListener).File()
+	file, err := x.targets[ofSums].(*net.TCPListener).File()
 	if err != nil {
 		return ranks, err
 	}
@@ -135,7 +160,7 @@ func (x *tensors) connect() (ranks [2]*gloosim.Group, err error) {
 	var errs [2]error
 	var both sync.WaitGroup
 	for i := range ranks {
-		c := gloosim.Config{Rank: i, Addrs: addrs, Dial: func(ctx context.Context, _ int) (net.Conn, error) { return dialFrom(ctx, x.entries[0]) }}
+		c := gloosim.Config{Rank: i, Addrs: addrs, Dial: func(ctx context.Context, _ int) (net.Conn, error) { return dialFrom(ctx, x.entries[ofSums]) }}
 		if i == 0 {
 			c.Listeners = []net.Listener{l}
 		} else {
@@ -172,9 +197,9 @@ func gradient(seed uint64, step, rank int) (b []byte) {
 	return b
 }
 
-// steps does the steps from one on, and returns the one that was not done.
+// steps does the steps of one connection of each rank, from one on, and returns the next one.
 func (x *tensors) steps(ranks [2]*gloosim.Group, seed uint64, from int) (step int, err error) {
-	for step = from; step < steps; step++ {
+	for step = from; step < min(from+each, steps); step++ {
 		time.Sleep(pace)
 		var sums, gathered [2][]byte
 		var errs [2]error
@@ -201,9 +226,9 @@ func (x *tensors) steps(ranks [2]*gloosim.Group, seed uint64, from int) (step in
 	return step, nil
 }
 
-// farthest is how far a sum of two normal values may be from the exact one: int8 has 127 steps of a block's largest, at most 7, for the gradient and again for the sum, each with
+// farthestSum is how far a sum of two normal values may be from the exact one: int8 has 127 steps of a block's largest, at most 7, for the gradient and again for the sum, each with
 // a residual.
-const farthest = 0.25
+const farthestSum = 0.25
 
 func (x *tensors) compare(seed uint64, step int, sums, gathered [2][]byte) {
 	a, b := gradient(seed, step, 0), gradient(seed, step, 1)
@@ -216,7 +241,7 @@ func (x *tensors) compare(seed uint64, step int, sums, gathered [2][]byte) {
 		for at := 0; at < len(a); at += 4 {
 			exact := value(a[at:]) + value(b[at:])
 			got := value(sums[i][at:])
-			if differs = differs || got != exact; !(math.Abs(float64(got-exact)) < farthest) {
+			if differs = differs || got != exact; !(math.Abs(float64(got-exact)) < farthestSum) {
 				x.s.wrongly("rank %d: sum %d of step %d is %v and no approximation of %v", i, at/4, step, got, exact)
 				return
 			}
@@ -231,10 +256,14 @@ func (x *tensors) compare(seed uint64, step int, sums, gathered [2][]byte) {
 
 func value(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// weights returns a message with the weights of a version: a few differ from the last one's.
+// weights returns a message with the weights of a version: a few differ from the last one's. Every tenth version is of another model.
 func weights(version int) []byte {
-	w := make([]byte, 4*elements)
-	for i := range elements {
+	n := elements
+	if version%10 == 9 {
+		n -= version
+	}
+	w := make([]byte, 4*n)
+	for i := range n {
 		binary.LittleEndian.PutUint32(w[4*i:], math.Float32bits(float32(math.Sin(float64(i)))*(1+float32(version+i%7)/1000)))
 	}
 	return framed(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), w))
@@ -256,14 +285,20 @@ func serveWeights(w http.ResponseWriter, r *http.Request) {
 	w.Write(weights(int(version)))
 }
 
-// pull asks for all versions, one after the other.
+// pull asks for all versions, one after the other. A connection that has had its part of them is reset.
 func (x *tensors) pull() {
 	for version, begun := 0, time.Now(); version < steps && time.Since(begun) < patience; {
 		connected := time.Now()
-		t := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialFrom(ctx, x.entries[1]) }}
+		var conn net.Conn
+		t := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, _, _ string) (c net.Conn, err error) {
+			if c, err = dialFrom(ctx, x.entries[ofWeights]); err == nil {
+				conn = c
+			}
+			return c, err
+		}}
 		t.Protocols.SetUnencryptedHTTP2(true)
 		client := &http.Client{Transport: t, Timeout: time.Minute}
-		for ; version < steps; version++ {
+		for end := min(version+each, steps); version < end; version++ {
 			time.Sleep(pace)
 			got, err := ask(client, version)
 			if err != nil {
@@ -278,7 +313,9 @@ func (x *tensors) pull() {
 			x.pulls++
 			x.mu.Unlock()
 		}
-		t.CloseIdleConnections()
+		if conn != nil {
+			abort(conn)
+		}
 	}
 }
 
@@ -312,6 +349,11 @@ func (x *tensors) judge(r *row, disturbed []interval) {
 	}
 	if x.sums != steps || x.pulls != 2*steps {
 		x.s.wrongly("%d of %d sums and %d of %d weights arrived", x.sums, steps, x.pulls, 2*steps)
+	}
+	for _, t := range x.trainings {
+		if r.Rounds += t.round; t.round != rounds {
+			x.s.wrongly("client %d: %d of %d rounds of a training were done", t.client, t.round, rounds)
+		}
 	}
 	r.Sums, r.Lossy, r.Pulls = x.sums, x.lossy, x.pulls
 }

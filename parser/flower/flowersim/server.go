@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -80,7 +81,8 @@ func Serve(ctx context.Context, l net.Listener, joined func(*Client)) error {
 // serve serves one connection.
 func serve(ctx context.Context, conn net.Conn, joined func(*Client)) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	new(http2.Server).ServeConn(conn, &http2.ServeConnOpts{Context: ctx, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	quiet := &http.Server{ErrorLog: log.New(io.Discard, "", 0)} // a client that goes away is no error of the server's
+	new(http2.Server).ServeConn(conn, &http2.ServeConnOpts{Context: ctx, BaseConfig: quiet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f, ok := w.(http.Flusher)
 		if !ok || r.URL.Path != path {
 			http.NotFound(w, r)
