@@ -46,10 +46,26 @@ type content struct {
 	found   bool // its arrays are known
 
 	// The statements of the content so far.
-	announced announcement
+	items     map[item]arrayName
+	class     byte   // of the current object
+	ordered   bool   // the DXO's data is an OrderedDict
+	entry     []byte // name of its current entry; nil: it has not come, or is used
 	kind      string // of the DXO
 	processed bool   // by a filter
-	refs      []string
+	refs      []reference
+	more      bool // references than refs holds
+}
+
+// An item names an array within an announcement. Each class of arrays counts its own from T0 on, and is downloaded by a ref_id of its own.
+type item struct {
+	class byte // announcesNumPy or announcesTorch; 0: not told
+	name  string
+}
+
+// A reference is a ref_id, and the class of arrays that it stands for.
+type reference struct {
+	id    string
+	class byte
 }
 
 // A section is the kind of a section, or of its next bytes.
@@ -76,6 +92,9 @@ const (
 	announcesNumPy = 3
 	announcesTorch = 6
 )
+
+// classes are the types of arrays, by their names.
+var classes = map[string]byte{"numpy.ndarray": announcesNumPy, "torch.Tensor": announcesTorch}
 
 // Lengths, in bytes.
 const (
@@ -142,7 +161,7 @@ func (c *content) open(rest int) {
 		c.section = ofValue
 		c.main.Begin(c.left, c)
 	case marker == markerText && (kind == announcesNumPy || kind == announcesTorch) && x.announces() && size > idLen:
-		c.section = ofText
+		c.section, c.class = ofText, kind
 	case marker == markerBytes && x.what == downloads && size > idLen:
 		c.section = ofID
 	}
@@ -159,7 +178,9 @@ func (c *content) text() {
 			RefID string `json:"ref_id"`
 		}
 		if json.Unmarshal(c.copied[idLen:], &v) == nil && v.RefID != "" && len(v.RefID) <= msgscan.MaxText && len(c.refs) < maxRefs {
-			c.refs = append(c.refs, v.RefID)
+			c.refs = append(c.refs, reference{v.RefID, c.class})
+		} else {
+			c.more = true
 		}
 		c.section = ofOther
 	}
@@ -216,27 +237,54 @@ func (c *content) end() {
 	f := x.conn.facts
 	if x.what == requests {
 		if len(c.refs) == 1 && x.request != "" {
-			f.request(fact{x.conn.scope, x.request}, fact{x.conn.scope, c.refs[0]})
+			f.request(fact{x.conn.scope, x.request}, fact{x.conn.scope, c.refs[0].id})
 		}
 		return
 	}
-	a := c.announced
-	a.from, a.role = x.side, tensor.Exact
+	role := tensor.Exact
 	switch {
 	case c.processed:
 	case c.kind == "WEIGHTS":
-		a.role = tensor.State
+		role = tensor.State
 	case c.kind == "WEIGHT_DIFF" && x.what == updates && x.side == parser.Client:
-		a.role = tensor.Gradient
+		role = tensor.Gradient
 	}
 	for _, ref := range c.refs {
-		f.announce(fact{x.conn.scope, ref}, &a)
+		f.announce(fact{x.conn.scope, ref.id}, &announcement{from: x.side, role: role, names: c.names(ref.class)})
 	}
+}
+
+// names returns the names of the arrays of a class that the DXO's data has, and nothing else of the message, such as the control variates of SCAFFOLD in the DXO's meta. They are none
+// if several references have the class.
+func (c *content) names(class byte) map[string]arrayName {
+	same := 0
+	for _, ref := range c.refs {
+		if ref.class == class {
+			same++
+		}
+	}
+	if same > 1 || c.more {
+		return nil
+	}
+	names, others := map[string]arrayName{}, map[string]bool{}
+	for i, n := range c.items {
+		switch {
+		case i.class != class && i.class != 0:
+		case n.elsewhere:
+			others[i.name] = true
+		case i.class == class || len(c.refs) == 1:
+			names[i.name] = n
+		}
+	}
+	for name := range others {
+		delete(names, name)
+	}
+	return names
 }
 
 // heldBytes returns about how many bytes c holds.
 func (c *content) heldBytes() int {
-	return cap(c.copied) + c.main.Held() + c.item.Held() + len(c.announced.names)*(64+16+maxLabel)
+	return cap(c.copied) + c.main.Held() + c.item.Held() + len(c.items)*(64+32+maxLabel)
 }
 
 // Text implements msgscan.Handler.
@@ -245,21 +293,52 @@ func (c *content) Text(b []byte) {
 	switch {
 	case x.what == requests:
 		if m.Path("ref_id") && len(c.refs) < maxRefs {
-			c.refs = append(c.refs, string(b))
+			c.refs = append(c.refs, reference{id: string(b)})
 		}
 	case !x.announces():
 	case m.Path("__fobs_data__", "DXO", "kind", "__fobs_data__"):
 		c.kind = string(b)
-	case m.Path("__fobs_data__", "DXO", "data", "*", "__fobs_data__", "data"):
-		if c.announced.names == nil {
-			c.announced.names = map[string]arrayName{}
-		}
-		if len(c.announced.names) < maxNames && len(b) <= maxItemName {
-			c.announced.names[string(b)] = arrayName{xxhash.Sum64(m.Key(3)), npy.Short(string(m.Key(3)), maxLabel), isStatistic(m.Key(3))}
-		}
+	case m.Path("__fobs_data__", "DXO", "data", "__fobs_type__"):
+		c.ordered = string(b) == "collections.OrderedDict"
+	case m.Path("__fobs_data__", "DXO", "data", "__fobs_data__", "", "__fobs_data__", ""):
+		c.entry = append(c.entry[:0], b...)
 	default:
+		c.object(b)
 		c.filtered()
 	}
+}
+
+// object takes a text of an object, which may be the class of an array, or its item.
+func (c *content) object(b []byte) {
+	m := &c.main
+	switch n := m.Depth(); {
+	case n < 2:
+	case string(m.Key(n-1)) == "__fobs_type__":
+		c.class = classes[string(b)]
+	case string(m.Key(n-1)) != "data" || string(m.Key(n-2)) != "__fobs_data__":
+	case m.Path("__fobs_data__", "DXO", "data", "*", "__fobs_data__", "data"):
+		c.refer(b, m.Key(3))
+	case c.ordered && m.Path("__fobs_data__", "DXO", "data", "__fobs_data__", "", "__fobs_data__", "", "__fobs_data__", "data"):
+		c.refer(b, c.entry)
+		c.entry = c.entry[:0]
+	default:
+		c.refer(b, nil)
+	}
+}
+
+// refer notes that an item is the array of that name in the DXO's data; "": it is elsewhere in the message.
+func (c *content) refer(b, name []byte) {
+	if c.items == nil {
+		c.items = map[item]arrayName{}
+	}
+	i := item{c.class, string(b)}
+	old, ok := c.items[i]
+	if len(b) > maxItemName || !ok && len(c.items) >= maxNames {
+		return
+	}
+	n := arrayName{hash: xxhash.Sum64(name), text: npy.Short(string(name), maxLabel)}
+	n.statistic, n.elsewhere = old.statistic || isStatistic(name), old.elsewhere || len(name) == 0 // of an array with several names
+	c.items[i] = n
 }
 
 // filtered notes that a filter has processed the arrays, if the current value says so.

@@ -45,6 +45,7 @@ type arrayName struct {
 	hash      uint64
 	text      string // for people
 	statistic bool   // of a layer that normalizes: isStatistic
+	elsewhere bool   // the message also has the array outside of the DXO's data
 }
 
 // statistics end the names of means and variances that layers keep of their input, in PyTorch and Keras. They are no sums of gradients: a variance whose

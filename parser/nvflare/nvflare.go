@@ -17,8 +17,8 @@
 // acknowledged within 5 s. The content of a stream is sections: a marker (100 a value in MessagePack, 101 a text, 102 bytes), a type, a length of 8 bytes,
 // and, but for the first kind, an id of 16 bytes.
 //
-// An array is announced in the answer to server_command:get_task or in server_command/submit_update, which name kind and arrays of a DXO, and a ref_id. Who
-// wants the arrays asks download_service__download with that ref_id; the answer has in "data" a file for each, a ZIP file with a .npy file, or
+// An array is announced in the answer to server_command:get_task or in server_command/submit_update, which name kind and arrays of a DXO, and a ref_id for the arrays of NumPy, of
+// PyTorch, or for each of both, whose items then have the same names. Who wants the arrays asks download_service__download with that ref_id; the answer has in "data" a file for each, a ZIP file with a .npy file, or
 // safetensors. Files of 10 MiB or more are a section of their own.
 //
 // # Tensors
@@ -30,7 +30,7 @@
 //   - Floats are a [tensor.Gradient] if a client has announced them in submit_update with the kind WEIGHT_DIFF, which the server adds to its weights ([tensor.ByUpdate]), and
 //     [tensor.State] if the kind is WEIGHTS. A frame that comes again is Exact: the receiver drops it, so that it must not count for error feedback.
 //   - Arrays in ZIP files have CRC32 set, since their reader compares it: a wrong one makes a client ask for its task again, without end.
-//   - Everything else is Exact, such as other kinds, content that a filter has processed, and files that were not announced.
+//   - Everything else is Exact, such as other kinds, content that a filter has processed, files that were not announced, and arrays beside the data of the DXO, such as SCAFFOLD's control variates in its meta.
 //
 // # Limits
 //
