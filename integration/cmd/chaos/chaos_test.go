@@ -4,14 +4,19 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/frame"
@@ -134,6 +139,129 @@ func TestEndsWaitInBlackHoles(t *testing.T) {
 	}
 }
 
+// TCP segments above a size are lost for as long as the path is narrow, and come then.
+func TestSegmentsAreLost(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	r, err := newRelay(server.Addr().String(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	client, err := net.Dial("tcp", r.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	far, err := server.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	for _, c := range []struct {
+		from, to net.Conn
+	}{{client, far}, {far, client}} {
+		r.narrow(1000)
+		got := make([]byte, 5001)
+		c.to.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := c.from.Write(got[:1]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c.to, got[:1]); err != nil {
+			t.Fatalf("a short segment: %v", err)
+		}
+		if _, err := c.from.Write(got[1:]); err != nil {
+			t.Fatal(err)
+		}
+		for begin := time.Now(); !sentAgain(t, c.from); time.Sleep(time.Millisecond) {
+			if time.Since(begin) > time.Minute {
+				t.Fatal("no segment was lost in a minute")
+			}
+		}
+		c.to.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if n, err := c.to.Read(got[1:]); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("%d bytes of a long segment have come, %v", n, err)
+		}
+		r.narrow(0)
+		c.to.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.ReadFull(c.to, got[1:]); err != nil {
+			t.Fatalf("the path is wide again: %v", err)
+		}
+	}
+}
+
+// sentAgain reports whether the kernel has sent bytes of a connection again, and has no answer yet.
+func sentAgain(t *testing.T, c net.Conn) bool {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info *unix.TCPInfo
+	if e := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO) }); e != nil || err != nil {
+		t.Fatal(e, err)
+	}
+	return info.Retransmits > 0
+}
+
+// The clock of a process jumps and jumps back, and its monotonic clock does not.
+func TestClockJumps(t *testing.T) {
+	if os.Getenv("CHAOS_CLOCK") != "" { // the process
+		begin := time.Now()
+		for range 3 {
+			var line string
+			fmt.Scanln(&line)
+			fmt.Println(time.Now().Unix(), int(time.Since(begin).Hours()))
+		}
+		os.Exit(0)
+	}
+	if offsetReader[runtime.GOARCH] == nil {
+		t.Skip("no clock of a process can jump on " + runtime.GOARCH)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestClockJumps$")
+	cmd.Env = append(os.Environ(), "CHAOS_CLOCK=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	asks, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	says, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := startWithClock(cmd)
+	if errors.Is(err, syscall.EPERM) {
+		t.Skip("no process may be traced here: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	for _, by := range []time.Duration{0, -20 * 365 * 24 * time.Hour, 0} {
+		if err := c.jump(by); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(asks)
+		var at int64
+		var hours int
+		if _, err := fmt.Fscanln(says, &at, &hours); err != nil {
+			t.Fatal(err)
+		}
+		if off := time.Until(time.Unix(at, 0).Add(-by)).Abs(); off > time.Hour || hours != 0 {
+			t.Errorf("a clock that has jumped by %v is off by %v; %d hours have passed", by, off, hours)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // The network of datagrams does with them as it is told, and a flow that is forgotten comes from another address.
 func TestDatagramsAreTampered(t *testing.T) {
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -186,11 +314,11 @@ func TestDatagramsAreTampered(t *testing.T) {
 			t.Errorf("%s: %q arrives, want %q", how, got, want)
 		}
 	}
-	d.narrows(3, time.Minute)
+	d.narrow(3)
 	if got, _ := exchange("a", "long", "end"); got != "a " {
 		t.Errorf("an mtu of 3 bytes: %q arrives", got)
 	}
-	d.narrows(3, -time.Second)
+	d.narrow(0)
 	if got, _ := exchange("long", "end"); got != "long " {
 		t.Errorf("afterwards %q arrives", got)
 	}

@@ -19,8 +19,7 @@ type datagrams struct {
 	near   *net.UDPConn
 	flows  map[netip.AddrPort]*flow
 	until  [2]time.Time // nothing passes earlier: there, back
-	narrow time.Time    // nothing of more than mtu bytes passes earlier
-	mtu    int
+	mtu    int          // 0: any datagram passes
 	closed bool
 }
 
@@ -106,8 +105,7 @@ func (d *datagrams) forgotten(f *flow) bool {
 // carry passes on a datagram, changed by the next tamper if there is one, unless nothing passes now.
 func (f *flow) carry(way int, b []byte) {
 	f.d.mu.Lock()
-	now := time.Now()
-	lost := now.Before(f.d.until[way]) || len(b) > f.d.mtu && now.Before(f.d.narrow)
+	lost := time.Now().Before(f.d.until[way]) || f.d.mtu > 0 && len(b) > f.d.mtu
 	f.d.mu.Unlock()
 	if lost {
 		return
@@ -190,11 +188,11 @@ func (d *datagrams) cut(lasts time.Duration, ways ...int) {
 	}
 }
 
-// narrows has no datagram of more than mtu bytes pass for a time, and tells nobody.
-func (d *datagrams) narrows(mtu int, lasts time.Duration) {
+// narrow has the network lose datagrams of more than mtu bytes.
+func (d *datagrams) narrow(mtu int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mtu, d.narrow = mtu, time.Now().Add(lasts)
+	d.mtu = mtu
 }
 
 // move has the network listen at another address, and forgets the flows of the old one. The port stays, as that of relay does.

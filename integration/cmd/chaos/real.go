@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +29,7 @@ type lab struct {
 	previous string // "": none
 	carrier  string // of the tunnel: tls or dtls
 	tmpfs    bool   // file systems can be mounted
+	clocks   bool   // the clocks of processes can jump
 }
 
 func newLab(ctx context.Context, dir, binary, previous, carrier string) (*lab, error) {
@@ -47,7 +47,20 @@ func newLab(ctx context.Context, dir, binary, previous, carrier string) (*lab, e
 			return nil, fmt.Errorf("build of commit %s: %w\n%s", previous, err, out)
 		}
 	}
-	return l, nil
+	return l, l.tryClock()
+}
+
+// tryClock finds out whether the clocks of processes can jump here.
+func (l *lab) tryClock() error {
+	cmd := exec.Command(l.binary, "version")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c, err := startWithClock(cmd)
+	if err != nil {
+		return nil // the processes say so, if it is not the clock
+	}
+	c.close()
+	l.clocks = true
+	return cmd.Wait()
 }
 
 // atOnce is how many seeds are played at the same time: they wait more than they work, with DTLS most of all.
@@ -114,9 +127,15 @@ type site struct {
 	name, config string
 	binary       string
 	dying        sync.Mutex // held from a death to the next start, and while signals are sent
-	cmd          *exec.Cmd
-	log          *bytes.Buffer
-	ended        chan error // has the result of the process once it has ended
+	process
+}
+
+// A process is one of the program.
+type process struct {
+	cmd   *exec.Cmd
+	log   *bytes.Buffer
+	clock *wallClock // nil: it cannot jump
+	ended chan error // has the result of the process once it has ended
 }
 
 const (
@@ -200,11 +219,11 @@ func (x *site) configure(tunnel string) error {
 }
 
 func (x *site) start() error {
-	cmd, log, ended, err := x.launch(x.binary)
+	p, err := x.launch(x.binary)
 	if err != nil {
 		return err
 	}
-	x.cmd, x.log, x.ended = cmd, log, ended
+	x.process = p
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(5 * time.Millisecond) { // until it listens, signals would end it
 		if c, err := net.Dial("unix", filepath.Join(x.s.dir, x.name+".sock")); err == nil {
 			return c.Close()
@@ -220,15 +239,26 @@ func (x *site) start() error {
 }
 
 // launch begins a process of a binary.
-func (x *site) launch(binary string) (cmd *exec.Cmd, log *bytes.Buffer, ended chan error, err error) {
-	cmd, log, ended = exec.Command(binary, "run", "-c", x.config), new(bytes.Buffer), make(chan error, 1)
-	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return nil, nil, nil, err
+func (x *site) launch(binary string) (p process, err error) {
+	p = process{cmd: exec.Command(binary, "run", "-c", x.config), log: new(bytes.Buffer), ended: make(chan error, 1)}
+	p.cmd.Stderr = p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if x.s.lab.clocks {
+		p.clock, err = startWithClock(p.cmd)
+	} else {
+		err = p.cmd.Start()
 	}
-	go func() { ended <- cmd.Wait() }()
-	return cmd, log, ended, nil
+	if err != nil {
+		return p, err
+	}
+	go func() {
+		err := p.cmd.Wait()
+		if p.clock != nil {
+			p.clock.close()
+		}
+		p.ended <- err
+	}()
+	return p, nil
 }
 
 // handOver has a process of a binary take the place of the one that runs, which nobody must notice. A process that could not take over, since
@@ -237,7 +267,7 @@ func (x *site) handOver(binary string) {
 	x.dying.Lock()
 	defer x.dying.Unlock()
 	before := x.metrics()
-	cmd, log, ended, err := x.launch(binary)
+	p, err := x.launch(binary)
 	if err != nil {
 		x.s.wrongly("%v", err)
 		return
@@ -247,18 +277,18 @@ func (x *site) handOver(binary string) {
 		if err != nil {
 			x.s.wrongly("%s ended with %v while another process was to take over: %s", x.name, err, x.last())
 		}
-		x.binary, x.cmd, x.log, x.ended = binary, cmd, log, ended
+		x.binary, x.process = binary, p
 		x.count(before)
 		x.s.mu.Lock()
 		x.s.moved++
 		x.s.mu.Unlock()
-	case err := <-ended:
-		if cmd.ProcessState.ExitCode() != 1 {
+	case err := <-p.ended:
+		if p.cmd.ProcessState.ExitCode() != 1 {
 			x.s.wrongly("the process that was to take %s over ended with %v", x.name, err)
 		}
 	case <-time.After(time.Minute):
-		cmd.Process.Kill()
-		<-ended
+		p.cmd.Process.Kill()
+		<-p.ended
 		x.s.wrongly("%s was not taken over in a minute, and no process says why", x.name)
 	}
 }
@@ -414,16 +444,37 @@ var realFaults = []realFault{
 		x.dying.Unlock()
 		x.replace(syscall.SIGTERM, 0)
 	}},
+	{"mtu", nil, func(s *stage, r *rand.Rand) {
+		s.relay.narrow(600 + r.IntN(800))
+		time.Sleep(ms(r, 600))
+		s.relay.narrow(0)
+	}},
+	{"clock", func(l *lab) bool { return l.clocks }, func(s *stage, r *rand.Rand) {
+		some := s.sites[:]
+		if i := r.IntN(3); i < len(s.sites) {
+			some = s.sites[i : i+1]
+		}
+		by := jumps[r.IntN(len(jumps))]
+		for _, x := range some {
+			x.jump(by)
+		}
+		time.Sleep(ms(r, 600))
+		for _, x := range some {
+			x.jump(0)
+		}
+	}},
 }
 
-// datagramFaults happen to carriers over datagrams besides. A relay of TCP has no datagrams to lose: the kernels at its ends cut segments as their own links
-// ask. They are apart so that seeds over TLS keep their plans.
-var datagramFaults = []realFault{
-	{"mtu", nil, func(s *stage, r *rand.Rand) {
-		lasts := ms(r, 600)
-		s.relay.(*datagrams).narrows(600+r.IntN(800), lasts)
-		time.Sleep(lasts)
-	}},
+// jumps are how far a wall clock jumps: while it is off by years no certificate is valid.
+var jumps = []time.Duration{time.Hour, -time.Hour, 300 * 24 * time.Hour, 20 * 365 * 24 * time.Hour, -20 * 365 * 24 * time.Hour}
+
+// jump has the wall clock of the process that runs now be d from the host's.
+func (x *site) jump(d time.Duration) {
+	x.dying.Lock()
+	defer x.dying.Unlock()
+	if err := x.clock.jump(d); err != nil {
+		x.s.wrongly("the clock of %s: %v", x.name, err)
+	}
 }
 
 // tampersWith returns a fault that changes bytes of carriers.
@@ -470,14 +521,10 @@ func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 	var work sync.WaitGroup
 	s.connect(&work)
 	work.Go(func() { s.tensors.run(seed) })
-	all := realFaults
-	if l.carrier == "dtls" {
-		all = slices.Concat(realFaults, datagramFaults)
-	}
 	for range 1 + s.r.IntN(3) {
-		f := all[s.r.IntN(len(all))]
+		f := realFaults[s.r.IntN(len(realFaults))]
 		for f.can != nil && !f.can(l) {
-			f = all[s.r.IntN(len(all))]
+			f = realFaults[s.r.IntN(len(realFaults))]
 		}
 		result.Faults = append(result.Faults, f.name)
 		after, r := 100*time.Millisecond+ms(s.r, 500), rand.New(rand.NewPCG(s.r.Uint64(), 1))

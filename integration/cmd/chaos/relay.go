@@ -6,11 +6,15 @@ import (
 	"bytes"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
 )
 
 // A network lies between the two processes. Ways are 0, there, and 1, back.
@@ -18,6 +22,7 @@ type network interface {
 	address() string                        // at which the dialling process reaches it
 	some(random *rand.Rand, f func(p path)) // calls f for some carriers, at least one
 	cut(d time.Duration, ways ...int)       // has nothing pass for d
+	narrow(mtu int)                         // has no packet of more than mtu bytes pass, and tells nobody; 0: has all pass again
 	move() error                            // goes to another address
 	outlast() (wait func())                 // wait returns once the carriers that exist now have ended for both processes
 	close()
@@ -37,6 +42,7 @@ type relay struct {
 	mu     sync.Mutex
 	pairs  map[*pair]bool
 	until  [2]time.Time // nothing passes earlier: there, back
+	mtu    int          // 0: any packet passes
 	rate   int          // bytes per second of each direction of a carrier; 0: unlimited
 	closed bool
 }
@@ -88,6 +94,7 @@ func (r *relay) serve(l net.Listener) {
 			r.mu.Lock()
 			closed := r.closed
 			r.pairs[p] = true
+			p.narrow(r.mtu)
 			r.mu.Unlock()
 			if closed {
 				p.reset()
@@ -176,6 +183,47 @@ func (r *relay) cut(d time.Duration, ways ...int) {
 	defer r.mu.Unlock()
 	for _, w := range ways {
 		r.until[w] = time.Now().Add(d)
+	}
+}
+
+// narrow has the relay lose TCP segments that are too long for mtu bytes of IP. They are lost where they arrive at the relay, so that the kernels at the ends of carriers know nothing of it.
+func (r *relay) narrow(mtu int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mtu = mtu
+	for p := range r.pairs {
+		p.narrow(mtu)
+	}
+}
+
+// narrow puts a filter at both ends, or takes it away. A filter of a socket (socket(7), SO_ATTACH_FILTER) sees each segment from its TCP header on.
+func (p *pair) narrow(mtu int) {
+	const ipHeader = 20
+	program, err := bpf.Assemble([]bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtLen},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: uint32(max(0, mtu-ipHeader)), SkipTrue: 1},
+		bpf.RetConstant{Val: math.MaxUint32},
+		bpf.RetConstant{Val: 0}, // it is lost
+	})
+	if err != nil {
+		panic(err)
+	}
+	filter := make([]unix.SockFilter, len(program))
+	for i, x := range program {
+		filter[i] = unix.SockFilter{Code: x.Op, Jt: x.Jt, Jf: x.Jf, K: x.K}
+	}
+	for _, c := range p.ends {
+		raw, err := c.SyscallConn()
+		if err != nil {
+			return // it has ended
+		}
+		raw.Control(func(fd uintptr) {
+			if mtu > 0 {
+				unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+				return
+			}
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) // an error: there is none
+		})
 	}
 }
 
