@@ -92,3 +92,48 @@ func TestAnnouncedBesideOthers(t *testing.T) {
 		}
 	}
 }
+
+// NVFlare's TensorServerStreamer and TensorClientStreamer send safetensors unasked, without a word of what they are: their arrays are exact, with bases as other arrays have them, so that a
+// model crosses once for several clients.
+func TestStreamed(t *testing.T) {
+	files, elements := model(true, 1)
+	for _, c := range []struct {
+		topic, key string
+		apart      bool
+		want       int
+	}{{"ObjectStreamer.Request", "safetensors_blob", false, 3}, {"ObjectStreamer.Request", "safetensors_blob", true, 3}, {"ObjectStreamer.Request", "log", false, 0}, {"other", "safetensors_blob", false, 0}} {
+		var bases [2][2][]uint64
+		p := fresh()
+		for client := range 2 {
+			j := newJob(fmt.Sprintf("site-%d.job", client), 900)
+			for _, side := range []parser.Side{parser.Client, parser.Server} {
+				for i, f := range files {
+					var blob any = f
+					var rest []byte
+					if c.apart {
+						blob, rest = sim.Map{"datum_id", "x"}, sim.Section(sim.MarkerBytes, 5, append(make([]byte, idLen), f...))
+					}
+					value := sim.Pack(sim.Map{"__fobs_type__", "Shareable", "__fobs_data__", sim.Map{c.key, blob, "tensor_keys", []any{"a"}, "task_id", "1"}})
+					j.send(side, "aux_communication", c.topic, fmt.Sprint(side, i), append(sim.Section(sim.MarkerValue, 0, value), rest...))
+				}
+			}
+			for side, list := range parsertest.Find(t, p, conn(byte(client+1)), j.tcp()) {
+				var got []byte
+				for _, v := range list {
+					got = append(got, v.Data...)
+					bases[client][side] = append(bases[client][side], v.Base)
+					if v.Role != tensor.Exact || !v.Repeats || v.CRC32 || v.DType == tensor.NoDType {
+						t.Errorf("%s of %s, side %d: %+v", c.key, c.topic, side, v.Tensor)
+					}
+				}
+				if want := len(slices.Concat(elements...)); c.want == 0 && len(got) > 0 || c.want > 0 && (len(got) < want-8*len(list) || len(got) > want) {
+					t.Errorf("%s of %s, side %d: %d bytes in %d tensors, want %d of %d", c.key, c.topic, side, len(got), len(list), want, c.want)
+				}
+			}
+		}
+		down, up := [2][]uint64{bases[0][parser.Server], bases[1][parser.Server]}, [2][]uint64{bases[0][parser.Client], bases[1][parser.Client]}
+		if !slices.Equal(down[0], down[1]) || c.want > 0 && slices.Equal(up[0], up[1]) {
+			t.Errorf("%s of %s: the clients are sent bases %x, and send %x", c.key, c.topic, down, up)
+		}
+	}
+}

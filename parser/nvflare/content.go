@@ -26,7 +26,11 @@ const (
 	updates   = "server_command/submit_update"
 	requests  = "download_service__/download_service__download"
 	downloads = "return_only/download_service__:download_service__download"
+	streaming = "aux_communication/ObjectStreamer.Request"
 )
+
+// hasFiles reports whether the stream has files: answers to a request for them, and requests in which NVFlare's TensorServerStreamer and TensorClientStreamer send theirs unasked.
+func (x *subject) hasFiles() bool { return x.what == downloads || x.what == streaming }
 
 // announces reports whether the stream announces arrays.
 func (x *subject) announces() bool {
@@ -162,7 +166,7 @@ func (c *content) open(rest int) {
 		c.main.Begin(c.left, c)
 	case marker == markerText && (kind == announcesNumPy || kind == announcesTorch) && x.announces() && size > idLen:
 		c.section, c.class = ofText, kind
-	case marker == markerBytes && x.what == downloads && size > idLen:
+	case marker == markerBytes && x.hasFiles() && size > idLen:
 		c.section = ofID
 	}
 }
@@ -357,7 +361,8 @@ func (c *content) Bool(bool) { c.filtered() }
 
 // Bin implements msgscan.Handler.
 func (c *content) Bin(size int) bool {
-	if c.subject.what != downloads || !c.main.Path("data", "") {
+	m, what := &c.main, c.subject.what
+	if !(what == downloads && m.Path("data", "")) && !(what == streaming && m.Path("__fobs_data__", "safetensors_blob")) {
 		return false
 	}
 	c.item.Begin(size)

@@ -48,9 +48,9 @@ type arrayName struct {
 	elsewhere bool   // the message also has the array outside of the DXO's data
 }
 
-// statistics end the names of means and variances that layers keep of their input, in PyTorch and Keras. They are no sums of gradients: a variance whose
-// difference has lost something may become negative.
-var statistics = [][]byte{[]byte("running_mean"), []byte("running_var"), []byte("moving_mean"), []byte("moving_variance")}
+// statistics end the names of means and variances that layers keep of their input, in PyTorch and Keras, and of the number of batches that PyTorch's have seen. They are no sums of
+// gradients: a variance whose difference has lost something may become negative. The number is an integer until a server has averaged it.
+var statistics = [][]byte{[]byte("running_mean"), []byte("running_var"), []byte("num_batches_tracked"), []byte("moving_mean"), []byte("moving_variance")}
 
 // isStatistic reports whether an array of that name is a statistic.
 func isStatistic(name []byte) bool {

@@ -19,7 +19,8 @@
 //
 // An array is announced in the answer to server_command:get_task or in server_command/submit_update, which name kind and arrays of a DXO, and a ref_id for the arrays of NumPy, of
 // PyTorch, or for each of both, whose items then have the same names. Who wants the arrays asks download_service__download with that ref_id; the answer has in "data" a file for each, a ZIP file with a .npy file, or
-// safetensors. Files of 10 MiB or more are a section of their own.
+// safetensors. Files of 10 MiB or more are a section of their own. TensorServerStreamer and TensorClientStreamer send safetensors of several arrays without being asked, as
+// safetensors_blob of aux_communication/ObjectStreamer.Request, which does not say what the arrays are.
 //
 // # Tensors
 //

@@ -467,7 +467,7 @@ func FuzzNext(f *testing.F) {
 // Differences of the statistics of normalizing layers are no gradients; weights beside them are state all the same.
 func TestStatisticsTravelExactly(t *testing.T) {
 	for kind, want := range map[string][3]tensor.Role{"WEIGHT_DIFF": {tensor.Gradient, tensor.Exact, tensor.Exact}, "WEIGHTS": {tensor.State, tensor.State, tensor.Exact}} {
-		for _, name := range []string{"bn.running_mean", "bn.running_var", "norm/moving_mean:0", "norm/moving_variance:0"} {
+		for _, name := range []string{"bn.running_mean", "bn.running_var", "bn.num_batches_tracked", "norm/moving_mean:0", "norm/moving_variance:0"} {
 			files, elements := model(true, 2)
 			j := newJob("site-1.job", 1<<20)
 			j.send(parser.Client, "server_command", "submit_update", "b", announce(kind, "ref", true, []string{"bn.weight", name, "steps"}))

@@ -28,7 +28,7 @@ type streamKey struct {
 func (l *streams) of(d direction, h *header) *stream {
 	what := h.channel + "/" + h.topic
 	switch what {
-	case tasks, updates, requests, downloads:
+	case tasks, updates, requests, downloads, streaming:
 	default:
 		return nil
 	}
@@ -197,7 +197,7 @@ const minBytes = 4 << 10
 
 // unread reports whether a frame came before the bytes that would tell its content.
 func (x *stream) unread(p *part) bool {
-	return x.what == downloads && x.fed < p.from && p.to-p.from >= minBytes
+	return x.hasFiles() && x.fed < p.from && p.to-p.from >= minBytes
 }
 
 // bytes classifies a prefix of b as bytes that may come again, to others and in a frame that is understood.
