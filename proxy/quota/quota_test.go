@@ -40,6 +40,11 @@ func TestDecodingIsPaced(t *testing.T) {
 		if d := time.Since(begin); d != 0 {
 			t.Errorf("an ended connection waited %v", d)
 		}
+		q.Enter(honest)()
+		q.Enter(mallory)()
+		if d := took(mallory, 1, 4, size); d == 0 {
+			t.Error("after the last but one connection of each it waited for nothing")
+		}
 		leaveHonest()
 		if d := took(mallory, 1, 4, 1<<40); d != 0 {
 			t.Errorf("after the other's last connection it waited %v", d)
@@ -47,6 +52,34 @@ func TestDecodingIsPaced(t *testing.T) {
 		leave()
 		if n := q.busy.Load(); n != 0 {
 			t.Errorf("%d peers have connections, where all have left", n)
+		}
+	})
+}
+
+// While two peers have connections, each frame is worked on in its peer's turn; one that is alone waits for none.
+func TestPeersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(1, 1<<20)
+		mallory, honest := q.Of("mallory"), q.Of("honest")
+		defer q.Enter(mallory)()
+		first, second, other := q.Schedule(mallory), q.Schedule(mallory), q.Schedule(honest)
+		waits := func(begin func() func()) time.Duration {
+			at := time.Now()
+			begin()()
+			return time.Since(at)
+		}
+		end := first()
+		if d := waits(second); d != 0 {
+			t.Errorf("a connection of a peer that is alone waited %v for another", d)
+		}
+		end()
+		defer q.Enter(honest)()
+		defer first()()
+		if d := waits(other); d != 0 {
+			t.Errorf("the first connection of another peer waited %v", d)
+		}
+		if d := waits(second); d != lapse {
+			t.Errorf("a second connection of the same peer waited %v for the only processor, want %v", d, lapse)
 		}
 	})
 }

@@ -221,6 +221,53 @@ func TestPartsOfOtherBytesAreNotDelivered(t *testing.T) {
 	}
 }
 
+// Every frame that becomes more bytes waits for the peer's allowance, by the bytes that it takes and the bytes that it becomes, alone and in a Gather, and each frame that is read for
+// the peer's turn: a hostile peer must not keep the processors and the memory's bandwidth from others by a few bytes for many.
+func TestBlocksArePaced(t *testing.T) {
+	const elements, size = 1000, 4 * 1000
+	value := make([]byte, size)
+	ref := frame.ValueRef{Epoch: 1, ID: 1, Size: size}
+	block := coded(3, 0, "few")
+	for name, f := range map[string]frame.Frame{
+		"a block": block,
+		"a ref":   {Kind: frame.Ref, Body: ref.Append(nil)},
+		"parts":   {Kind: frame.Parts, Body: frame.AppendParts(nil, []frame.Part{{N: size, Value: ref, Hash: frame.PartHash(value)}})},
+	} {
+		for _, gathered := range []bool{false, true} {
+			frames := []frame.Frame{declare(3, "lossless", elements)}
+			if gathered {
+				frames = append(frames, frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(nil, size, 0)})
+			}
+			frames = append(frames, f, frame.Frame{Kind: frame.CloseWrite})
+			env := pathtest.NewEnv(t)
+			r, to := newReceiver(t, env, &pathtest.Cut{B: wireOf(frames...), Sizes: []int{1000}})
+			r.conn.Values, r.conn.Gone = oneValue{value: value}, make(chan struct{})
+			var waits [][2]int
+			begun, ended := 0, 0
+			r.conn.Schedule = func() func() {
+				begun++
+				return func() { ended++ }
+			}
+			r.conn.Pace = func(encoded, decoded int, gone <-chan struct{}) {
+				if begun != ended+1 || gone != r.conn.Gone {
+					t.Errorf("%s waits outside a turn, or for ever", name)
+				}
+				waits = append(waits, [2]int{encoded, decoded})
+			}
+			if err := r.Run(); err != nil || len(to.got) != size {
+				t.Fatalf("%s, gathered %v: %d bytes, %v", name, gathered, len(to.got), err)
+			}
+			if want := [][2]int{{len(f.Body), size}}; !slices.Equal(waits, want) {
+				t.Errorf("%s, gathered %v: waits for %v, want %v", name, gathered, waits, want)
+			}
+			if begun != 2 || ended != begun { // of the Declare, and of what follows
+				t.Errorf("%s, gathered %v: %d turns have begun and %d have ended, want 2", name, gathered, begun, ended)
+			}
+			pathtest.Whole(t, env)
+		}
+	}
+}
+
 // bounded watches that an Env with so many connections never holds more than its budget and their spare bytes, until stop.
 func bounded(t *testing.T, e *path.Env, connections int) (stop func()) {
 	limit := e.Receiving.Size() + memory.Spare*int64(connections)
