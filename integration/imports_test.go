@@ -89,7 +89,7 @@ var layers = []layer{
 	{"proxy/cache", []string{"parser/lru", "tensor", "codecs", "codecs/reference", "proxy/policy", "proxy/internal/pipe", "proxy/internal/rank", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/coder", []string{"tensor", "codecs", "proxy/frame"}},
 	{"proxy/tensors", []string{"parser/lru", "tensor", "proxy/policy", "proxy/shadow"}},
-	{"proxy/shadow", []string{"parser/lru", "tensor", "proxy/policy"}},
+	{"proxy/shadow", []string{"parser/lru", "tensor", "codecs/codectest/cputime", "proxy/policy"}},
 	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/logsample", nil},
 	{"proxy/relay", []string{"proxy/internal/rank"}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/bpf"
 	"github.com/gradproxy/gradproxy/integration/require"
@@ -46,7 +47,8 @@ func TestShadowPredictsMXNet(t *testing.T) {
 	}
 }
 
-// A job of PyTorch's DistributedDataParallel, whose gradients its own process proves, predicts in shadow mode the bytes of its gradients with each codec within 5 %, though the tensors take turns.
+// A job of PyTorch's DistributedDataParallel, whose gradients its own process proves, predicts in shadow mode the bytes of its gradients with each codec within 5 %, though the tensors take turns, also on a
+// busy machine. Of a codec whose residual takes longer to settle than the job gives it, or on which the guard acts, it says so.
 func TestShadowPredictsDDP(t *testing.T) {
 	require.Long(t)
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
@@ -63,14 +65,19 @@ func TestShadowPredictsDDP(t *testing.T) {
 	}
 	tried := run(testbed.Config{Shadow: `["int8", "3lc", "3lc(s=1.75)"]`, Loss: testbed.Loss{Gradients: "lossless"}})
 	t.Logf("trials took %.3f s of a core, %.0f values found no room", sum(t, tried, "gradproxy_shadow_core_seconds_total"), sum(t, tried, "gradproxy_shadow_values_total", `result="dropped"`))
-	for _, codec := range []string{"int8", "3lc"} {
+	for _, codec := range []string{"int8", "3lc", "3lc(s=1.75)"} {
+		early, guarded, err := tried.Doubts(deadline(t, time.Minute), "gradient", codec)
+		if err != nil {
+			t.Fatal(err)
+		}
 		ps := run(testbed.Config{Loss: testbed.Loss{Gradients: codec}})
 		real := of(ps, "gradproxy_wire_bytes_total") / of(ps, "gradproxy_raw_bytes_total")
 		predicted := of(tried, "gradproxy_shadow_predicted_bytes", fmt.Sprintf("codec=%q", codec)) / of(tried, "gradproxy_raw_bytes_total")
 		d := predicted/real - 1
-		t.Logf("%s: %.4f of the bytes predicted, %.4f sent: %+.1f %%", codec, predicted, real, 100*d)
-		if math.Abs(d) > 0.05 {
-			t.Errorf("%s: the prediction is %+.1f %% off", codec, 100*d)
+		t.Logf("%s: %.5f of the bytes predicted, %.5f sent: %+.1f %%; %.0f %% of the sample are early, and the guard acted on %d blocks", codec, predicted, real, 100*d, 100*early, guarded)
+		// advise chooses no such candidate.
+		if said := early > 0.1 || guarded > 0; math.Abs(d) > 0.05 && !said || said && codec != "3lc(s=1.75)" {
+			t.Errorf("%s: the prediction is %+.1f %% off, %.0f %% of the sample are early, and the guard acted on %d blocks", codec, 100*d, 100*early, guarded)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package testbed
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 // A Proxy is a gradproxy process at a site.
@@ -176,6 +179,32 @@ func (ps Proxies) Sum(ctx context.Context, metric string, labels ...string) (sum
 		sum += Sum(samples, metric, labels...)
 	}
 	return sum, nil
+}
+
+// Doubts returns the doubts about a candidate's prediction for a role, over all proxies: the part of the sample, from 0 to 1, that came while residuals were still growing, and the blocks on which the guard acted.
+func (ps Proxies) Doubts(ctx context.Context, role, codec string) (early float64, guarded int, err error) {
+	var grew, raw int64
+	for _, p := range ps {
+		body, err := p.get(ctx, "/shadow")
+		if err != nil {
+			return 0, 0, err
+		}
+		var r trials.Report
+		if err := json.Unmarshal([]byte(body), &r); err != nil {
+			return 0, 0, fmt.Errorf("testbed: /shadow of site %s: %w", p.site.Site, err)
+		}
+		for _, g := range r.Groups {
+			for _, c := range g.Candidates {
+				if g.Role == role && c.Codec == codec {
+					grew, raw, guarded = grew+c.Early, raw+c.Raw, guarded+c.Behind
+				}
+			}
+		}
+	}
+	if raw == 0 {
+		return 0, 0, fmt.Errorf("testbed: no proxy has tried %s for role %s", codec, role)
+	}
+	return float64(grew) / float64(raw), guarded, nil
 }
 
 // Count is Sum of a metric without labels, which each proxy must have: a name that no proxy knows is an error and not 0.

@@ -68,6 +68,7 @@ func New(cfg Config) (*Estimator, error) {
 		Connections: func() int { return 0 },
 		Metrics:     quality,
 	}
+	env.Pool.Close() // so that whoever sends works as well, and can measure its processor time
 	values := cache.NewDryRun(cache.Config{Room: residuals, Codecs: cfg.Codecs, Lossless: lossless, Workers: env.Pool, Pool: env.Buffers,
 		Sending: env.Sending, Receiving: env.Receiving, Metrics: quality, Log: discard})
 	return &Estimator{env: env, values: values, quality: quality}, nil

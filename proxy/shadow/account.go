@@ -10,10 +10,15 @@ const (
 	settling = 8
 	// patience is how many values of a connection a candidate may take to be used at all; then they count as they travel.
 	patience = 24
-	// still is how many times as large a residual may be as over half as many values before, to have settled.
-	still = 1.15
+	// still is how many times as large a residual may become, to have settled; larger the same of the encodings, of which a residual that grows has more and more.
+	still  = 1.25
+	larger = 1.02
 	// counted is how many values of each connection a window counts at least before another tensor may have its turn.
 	counted = 24
+	// windowValues is how many values of each connection a window has before another tensor may have its turn, where residuals wait for the next window of the piece.
+	windowValues = 64
+	// waited is how many values of each connection do not count after the residual has waited.
+	waited = 16
 	// tired is how many values a window takes at most to settle before another tensor may have its turn.
 	tired = 2048
 )
@@ -34,6 +39,11 @@ type period struct {
 	values int
 }
 
+// grown reports whether the residual has grown since an earlier period, and encodings with it.
+func (p *period) grown(since *period) bool {
+	return p.residual() > still*since.residual() && float64(p.Wire)*float64(since.Raw) > larger*float64(since.Wire)*float64(p.Raw)
+}
+
 func (p *period) add(m *Measure) {
 	p.Measure.add(m)
 	p.values++
@@ -41,8 +51,9 @@ func (p *period) add(m *Measure) {
 
 // A count is how far one connection has come under one candidate.
 type count struct {
-	values int // that were coded
-	used   int // since the first that the candidate has coded; 0: none
+	values int32 // that were coded
+	used   int32 // since the first that the candidate has coded; 0: none
+	passes int32 // values that come next and do not count
 }
 
 // add takes the measure of the next value of a connection, which has come as far as c says.
@@ -51,6 +62,10 @@ func (a *account) add(m *Measure, c *count) {
 	c.values++
 	if !m.Exact || c.used > 0 {
 		c.used++
+	}
+	if c.passes > 0 {
+		c.passes--
+		return
 	}
 	if c.used == 0 {
 		if c.values > patience {
@@ -69,24 +84,28 @@ func (a *account) add(m *Measure, c *count) {
 	a.periods[i].add(m)
 }
 
-// from returns the first period that counts. false: the residual still grows.
+// from returns the first period that counts: by no later period has the residual grown. Two periods may be alike by chance, so a later one may show that the
+// residual was still growing. false: it grows, as far as is known.
 func (a *account) from() (period int, settled bool) {
-	before, loses := -1.0, a.loses()
-	for i := range max(0, len(a.periods)-1) { // the last one is not over
+	last, loses := len(a.periods)-1, a.loses()
+	for i := range a.periods {
 		p := &a.periods[i]
 		if p.Raw == 0 || loses && p.Measured == 0 { // where all blocks were guarded the period tells nothing of the residual
 			continue
 		}
-		now := p.residual()
-		if now == 0 && p.Measured > 0 { // differences of weights leave none
+		grows, later := false, p.Measured > 0 && p.residual() == 0 && i < last // differences of weights leave none
+		for j := i + 1; j <= last; j++ {
+			q := &a.periods[j]
+			if q.Raw == 0 || loses && q.Measured == 0 || j == last && q.values < settling<<j/2 { // the last one may have only begun
+				continue
+			}
+			later, grows = true, grows || q.grown(p)
+		}
+		if later && !grows {
 			return i, true
 		}
-		if before >= 0 && now <= still*before {
-			return i, true
-		}
-		before = now
 	}
-	return max(0, len(a.periods)-1), false
+	return max(0, last), false
 }
 
 // loses reports whether the candidate was seen to lose something, or would have but for the guard. A lossless one is never measured.

@@ -1,9 +1,16 @@
 package shadow
 
-import "time"
+import (
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs/codectest/cputime"
+)
 
 // New returns a Shadow. The caller must Close it.
 func New(c Config) (*Shadow, error) {
+	if c.Used == nil {
+		c.Used = cputime.Now
+	}
 	s := &Shadow{config: c, queue: make(chan *item, maxQueued), ended: make(chan struct{}), done: make(chan struct{}), clock: time.Now,
 		active: map[*window]struct{}{}, perByte: guessPerByte * float64(len(c.Codecs)), started: time.Now()}
 	s.nap = s.sleep
@@ -27,5 +34,5 @@ func (s *Shadow) Close() {
 
 const (
 	maxQueued    = 256  // values
-	guessPerByte = 6e-9 // seconds of a core for one candidate, before any was measured
+	guessPerByte = 1e-9 // seconds of a core for one candidate, before any was measured
 )

@@ -41,11 +41,15 @@ func (x *item) take(hold int, b []byte) {
 }
 
 // sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not compared here. Pieces whose residuals Trials
-// keep have keys of their own.
+// keep have keys of their own, and so has the whole of a tensor that also has pieces.
 func (x *item) sampled() tensor.Tensor {
 	t := x.tensor
 	if t.Role != tensor.State || t.Base == 0 {
-		t.Key += uint64(x.off) * 0x9e3779b97f4a7c15
+		place := uint64(x.off)
+		if x.n > pieceSize {
+			place = 1
+		}
+		t.Key += place * 0x9e3779b97f4a7c15
 	}
 	t.Off, t.Size, t.Part, t.Whole = 0, x.n, 0, false
 	return t

@@ -18,6 +18,9 @@ func TestPiecesHaveKeysOfTheirOwn(t *testing.T) {
 			t.Errorf("base %d: keys %x, %x and %x", x.Base, a, b, c)
 		}
 	}
+	if k := (&item{tensor: x, n: 3 * pieceSize}).sampled().Key; k == key(x, 0) || k == key(x, pieceSize) || k == key(x, 2*pieceSize) {
+		t.Errorf("the whole tensor has key %x, as a piece has", k)
+	}
 	x.Role, x.Base = tensor.State, 9
 	if k := key(x, pieceSize); k != 7 {
 		t.Errorf("a piece of weights has key %x", k)

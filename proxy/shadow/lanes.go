@@ -69,12 +69,17 @@ func (l *lanes) leave(leaves func(*span, *lane) bool) {
 	}
 }
 
-// close closes all lines. No lane is left.
-func (l *lanes) close() {
-	for _, lane := range l.taken {
-		lane.close()
+// rest closes all lines and keeps the counts, for the connections of the next window. Its first values do not count: the residual that has waited is of other values.
+func (l *lanes) rest() {
+	l.leave(func(*span, *lane) bool { return true })
+	if len(l.left) > maxLanes {
+		l.left = l.left[:maxLanes]
 	}
-	*l = lanes{}
+	for _, counts := range l.left {
+		for i := range counts {
+			counts[i].passes = waited
+		}
+	}
 }
 
 func (l *lane) close() {

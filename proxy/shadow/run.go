@@ -1,11 +1,16 @@
 package shadow
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // run codes the values that come, and rests after each for so long that it takes its share of a core and no more.
 func (s *Shadow) run() {
 	defer close(s.done)
 	defer s.closeTrials()
+	runtime.LockOSThread() // whose processor time is measured
+	defer runtime.UnlockOSThread()
 	tick := time.NewTicker(idle / 4)
 	defer tick.Stop()
 	for {
@@ -20,14 +25,14 @@ func (s *Shadow) run() {
 			s.end(s.sweep(nil))
 			continue
 		}
-		begin := s.clock()
+		begin := s.config.Used()
 		coded := s.code(x)
 		s.release(x, false)
 		s.end(s.sweep(x.window))
 		if !coded {
 			continue
 		}
-		took := s.clock().Sub(begin)
+		took := s.config.Used() - begin
 		s.spent(x, took)
 		if s.config.Share < 1 {
 			s.nap(time.Duration(float64(took) * (1/s.config.Share - 1)))
@@ -64,17 +69,18 @@ func (s *Shadow) spent(x *item, took time.Duration) {
 func (s *Shadow) code(x *item) bool {
 	w := x.window
 	s.mu.Lock()
-	stale := !w.active || w.off != x.off
+	stale := !w.active || w.off != x.off || w.n != x.n
 	s.mu.Unlock()
 	if stale {
 		return false // its window has ended
 	}
-	if w.accounts == nil {
+	if !w.begun {
 		s.figures.Lock()
-		w.at, w.accounts = w.place(x.off), make([]account, len(s.trials))
+		w.begin(x.off, x.n, len(s.trials), s.waits(w))
 		s.figures.Unlock()
 	}
-	lane := w.lanes.of(x.span, s.clock(), func() (lines []Line) {
+	p := &w.parts[w.at]
+	lane := p.lanes.of(x.span, s.clock(), func() (lines []Line) {
 		for _, t := range s.trials {
 			lines = append(lines, t.Line(x.flow, w.id.Peer, x.has))
 		}
@@ -83,14 +89,19 @@ func (s *Shadow) code(x *item) bool {
 	if lane == nil {
 		return false
 	}
+	p.values++
 	t := x.sampled()
 	for i, line := range lane.lines {
+		if p.skipped[i] {
+			continue
+		}
 		m, err := line.Send(t, x.data, x.pieces)
 		if err != nil {
 			continue // a defect of the codec, which the real path would log; nothing is known of the value
 		}
 		s.figures.Lock()
-		w.accounts[i].add(&m, &lane.counts[i])
+		p.accounts[i].add(&m, &lane.counts[i])
+		p.coded[i]++
 		s.figures.Unlock()
 	}
 	return true
@@ -99,11 +110,8 @@ func (s *Shadow) code(x *item) bool {
 // end closes the lines of windows that have ended.
 func (s *Shadow) end(ended []*window) {
 	for _, w := range ended {
-		w.lanes.close()
 		s.figures.Lock()
-		if w.accounts != nil {
-			w.fold()
-		}
+		w.end(s.waits(w))
 		s.figures.Unlock()
 	}
 }

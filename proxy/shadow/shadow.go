@@ -8,25 +8,29 @@
 //
 // The sample is whole tensors over consecutive values, so that feedback and differences are as on the real way: a tensor's window begins with a Trial that
 // knows nothing, the values of each connection until the codec is used and its residual has settled do not count, and the next ones do. Of a tensor larger than pieceSize the sample
-// is one piece. Windows go on while nobody waits; else the tensors take turns. Which tensors have a window follows from the processor time that their
+// is one piece where there is no time for all of it. While the Trials have memory a piece's residual, and the count of its values, wait from window to window. Windows go on while nobody waits; else the tensors take turns. Which tensors have a window follows from the processor time that their
 // values cost and from how often they come.
 //
 // Weights are sampled together for all connections to a peer, by the tensor that predicts them, since a value that several receivers have in common crosses once.
 package shadow
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser/lru"
 )
 
-// A Config has the parts of a Shadow. All fields are needed.
+// A Config has the parts of a Shadow. All fields but Used are needed.
 type Config struct {
 	Codecs []string // the candidates
 	Memory int64    // bytes, of everything
 	Share  float64  // of one core; from 1 on the goroutine never rests
-	Trial  func(codec string, memory int64) (Trial, error)
+	// Used returns the processor time that the calling thread has used. The time for which other programs hold up the goroutine is none of it: else a busy
+	// machine would have fewer values tried. nil: cputime.Now.
+	Used  func() time.Duration
+	Trial func(codec string, memory int64) (Trial, error)
 }
 
 // DefaultMemory is the memory of a Shadow for which the user has set none.
@@ -91,4 +95,9 @@ func (s *Shadow) Stats() Stats {
 	stats := s.stats
 	stats.Queued = s.queued
 	return stats
+}
+
+// waits reports whether the residuals of a window's piece wait for the piece's next window.
+func (s *Shadow) waits(w *window) bool {
+	return w.apart() && !slices.ContainsFunc(s.trials, Trial.Short)
 }

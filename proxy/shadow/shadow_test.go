@@ -3,6 +3,7 @@ package shadow
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -19,10 +20,14 @@ type fakes struct {
 	mu     sync.Mutex
 	values []value
 	takes  time.Duration
-	warm   int // values of each line that are exact
-	open   int // lines
-	closed int // trials
+	used   time.Duration // of a processor for each; 0: all that it takes
+	warm   int           // values of each line that are exact
+	open   int           // lines
+	closed int           // trials
 	stuck  chan struct{}
+	short  bool
+	grows  int // values of a piece in which its residual and its encodings grow
+	seen   map[uint64]int
 }
 
 type value struct {
@@ -39,6 +44,8 @@ func (f fake) Line(policy.Flow, string, []string) Line {
 	f.open++
 	return &fakeLine{f.fakes, f.warm}
 }
+
+func (f fake) Short() bool { return f.short }
 
 func (f fake) Close() { f.mu.Lock(); f.closed++; f.mu.Unlock() }
 
@@ -58,6 +65,11 @@ func (l *fakeLine) Send(t tensor.Tensor, data []byte, pieces []Piece) (Measure, 
 	defer l.mu.Unlock()
 	l.values = append(l.values, value{t.Key, data, pieces})
 	m := Measure{Raw: int64(len(data)), Wire: int64(len(data)) / 10, Measured: 1, Error: 0.5}
+	if l.grows > 0 {
+		l.seen[t.Key]++
+		grown := min(l.seen[t.Key], l.grows)
+		m.Wire, m.Residual = m.Wire*int64(grown)/int64(l.grows), float64(grown)
+	}
 	if l.warm > 0 {
 		l.warm--
 		m.Exact, m.Wire = true, m.Raw
@@ -68,6 +80,15 @@ func (l *fakeLine) Send(t tensor.Tensor, data []byte, pieces []Piece) (Measure, 
 func start(t *testing.T, f *fakes, c Config) (*Shadow, *Current) {
 	t.Helper()
 	c.Trial = func(string, int64) (Trial, error) { return fake{f}, nil }
+	begin := time.Now()
+	c.Used = func() time.Duration {
+		if f.used == 0 {
+			return time.Since(begin)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return time.Duration(len(f.values)) * f.used
+	}
 	s, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +137,7 @@ func TestOnlySettledValuesCount(t *testing.T) {
 	})
 }
 
-// Values count from the first period on whose residual is hardly larger than that of the period before. Until then the latest count, and are said to be early.
+// Values count from the first period on after which the residual, and encodings with it, are hardly larger. Until then the latest count, and are said to be early.
 func TestResidualsSettle(t *testing.T) {
 	for name, c := range map[string]struct {
 		residual         func(value int) float64
@@ -126,11 +147,12 @@ func TestResidualsSettle(t *testing.T) {
 	}{
 		"no residual":                     {func(int) float64 { return 0 }, 32, 1, 24, 0, true, false},
 		"one value less":                  {func(int) float64 { return 0 }, 31, 1, 23, 0, false, false},
-		"the same residual all the time":  {func(int) float64 { return 2 }, 48, 1, 32, 0, true, false},
+		"the same residual all the time":  {func(int) float64 { return 2 }, 48, 1, 40, 0, true, false},
+		"like the one before by chance":   {func(v int) float64 { return []float64{3, 3, 3, 6, 12, 12, 12}[bits.Len(uint(v/8))] }, 300, 1, 300 - 64, 0, true, false},
 		"grows":                           {func(v int) float64 { return float64(v) }, 200, 1, 200 - 128, 200 - 128, false, false},
-		"grows until value 60":            {func(v int) float64 { return float64(min(v, 60)) }, 400, 1, 400 - 128, 0, true, false},
-		"the same, not for long":          {func(v int) float64 { return float64(min(v, 60)) }, 383, 1, 383 - 128, 0, false, false},
-		"of three connections":            {func(v int) float64 { return float64(min(v, 180)) }, 1200, 3, 1200 - 384, 0, true, false},
+		"grows until value 60":            {func(v int) float64 { return float64(min(v, 60)) }, 400, 1, 400 - 64, 0, true, false},
+		"the same, not for long":          {func(v int) float64 { return float64(min(v, 60)) }, 191, 1, 191 - 128, 191 - 128, false, false},
+		"of three connections":            {func(v int) float64 { return float64(min(v, 180)) }, 1200, 3, 1200 - 192, 0, true, false},
 		"grows without end":               {func(v int) float64 { return float64(v) }, tired, 1, 1024, 1024, true, false},
 		"was never used":                  {func(int) float64 { return 0 }, patience + counted, 1, counted, 0, true, true},
 		"has only values that count not":  {func(int) float64 { return 0 }, settling, 1, 0, 0, false, false},
@@ -139,9 +161,9 @@ func TestResidualsSettle(t *testing.T) {
 		var a account
 		counts := make([]count, c.lines)
 		for v := range c.values {
-			a.add(&Measure{Raw: 1, Measured: 1, Residual: c.residual(v), Exact: c.patience}, &counts[v%c.lines])
+			a.add(&Measure{Raw: 1000, Wire: int64(10 * c.residual(v)), Measured: 1, Residual: c.residual(v), Exact: c.patience}, &counts[v%c.lines])
 		}
-		if s := a.sum(); s.Raw != int64(c.want) || s.Early != int64(c.early) || a.enough(c.lines) != c.enough {
+		if s := a.sum(); s.Raw != int64(c.want)*1000 || s.Early != int64(c.early)*1000 || a.enough(c.lines) != c.enough {
 			t.Errorf("%s: %d values count and %d are early, want %d and %d; enough %v", name, s.Raw, s.Early, c.want, c.early, a.enough(c.lines))
 		}
 	}
@@ -159,26 +181,202 @@ func TestGuardedPeriodsTellNothing(t *testing.T) {
 	}{
 		"grows, and is guarded for a while": {func(v int) float64 { return float64(v) }, 1, func(v int) bool { return v >= 16 && v < 64 }, values - 256, values - 256},
 		"is guarded all the time":           {func(v int) float64 { return float64(v) }, 1, func(v int) bool { return true }, values - 256, values - 256},
-		"is guarded, and then settles":      {func(v int) float64 { return float64(min(v, 60)) }, 1, func(v int) bool { return v < 64 }, values - 128, 0},
-		"is guarded once it has settled":    {func(v int) float64 { return float64(min(v, 20)) }, 1, func(v int) bool { return v >= 64 }, values - 32, 0},
-		"loses nothing":                     {func(v int) float64 { return 0 }, 0, never, values - 16, 0},
+		"is guarded, and then settles":      {func(v int) float64 { return float64(min(v, 60)) }, 1, func(v int) bool { return v < 64 }, values - 64, 0},
+		"is guarded once it has settled":    {func(v int) float64 { return float64(min(v, 20)) }, 1, func(v int) bool { return v >= 64 }, values - 16, 0},
+		"loses nothing":                     {func(v int) float64 { return 0 }, 0, never, values - 8, 0},
 	} {
 		var a account
 		var n count
 		for v := range values {
-			m := Measure{Raw: 1, Measured: c.measured, Residual: c.residual(v)}
+			m := Measure{Raw: 1000, Wire: int64(10 * c.residual(v)), Measured: c.measured, Residual: c.residual(v)}
 			if c.guarded(v) {
-				m = Measure{Raw: 1, Behind: 1}
+				m = Measure{Raw: 1000, Wire: 1000, Behind: 1}
 			}
 			a.add(&m, &n)
 		}
-		if s := a.sum(); s.Raw != int64(c.want) || s.Early != int64(c.early) {
+		if s := a.sum(); s.Raw != int64(c.want)*1000 || s.Early != int64(c.early)*1000 {
 			t.Errorf("%s: %d values count and %d are early, want %d and %d", name, s.Raw, s.Early, c.want, c.early)
 		}
 	}
 }
 
-// Windows that have settled are worth more than early ones, of whichever piece and in whichever order they come.
+// onePiece is as much memory as the window of a piece needs for each candidate, and too little for two pieces.
+const onePiece = 2 << 20
+
+// While there is time and memory, all of a tensor is sampled, by a window that does not end: its residual grows as on the path. Where another tensor waits, pieces take turns.
+func TestWholeTensors(t *testing.T) {
+	for name, c := range map[string]struct {
+		size    int
+		role    tensor.Role
+		takes   time.Duration
+		tensors int
+		want    int // bytes of the largest value
+	}{
+		"time":                   {3 * pieceSize, tensor.Gradient, time.Microsecond, 1, 3 * pieceSize},
+		"no time":                {3 * pieceSize, tensor.Gradient, 8 * time.Millisecond, 1, pieceSize},
+		"too many pieces":        {(maxPieceSums + 1) * pieceSize, tensor.Gradient, time.Microsecond, 1, pieceSize},
+		"weights, known by base": {3 * pieceSize, tensor.State, time.Microsecond, 1, pieceSize},
+		"others wait":            {3 * pieceSize, tensor.Gradient, 8 * time.Millisecond, 8, pieceSize},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakes{takes: c.takes}
+				s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 0.02})
+				defer s.Close()
+				conn := NewConn(h, "far", nil)
+				b := make([]byte, c.size)
+				for range 200 {
+					for key := range uint64(c.tensors) {
+						x := gradient(key+1, c.size)
+						x.Role, x.Base = c.role, key+1
+						send(conn, x, b)
+					}
+					time.Sleep(time.Second / 5)
+				}
+				largest, whole := 0, 0
+				f.mu.Lock()
+				for _, v := range f.values[len(f.values)/2:] {
+					if largest = max(largest, len(v.data)); len(v.data) == c.size {
+						whole++
+					}
+				}
+				f.mu.Unlock()
+				if largest != c.want {
+					t.Errorf("values of %d bytes are tried, want %d", largest, c.want)
+				}
+				if c.want == c.size {
+					if f.open != 1 || whole < 90 {
+						t.Errorf("%d windows are open, and of the last 100 values %d were tried as a whole", f.open, whole)
+					}
+					x := s.Results().Of(Name{Direction: "from_client", Key: 1, Role: c.role, Size: c.size})
+					if len(x) != 1 || x[0].Raw != int64(200-1-settling)*int64(c.size) || x[0].Early > 0 {
+						t.Errorf("%+v", x)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Time is not left over while a tensor waits, also once the tensors that were refused have had as many windows as the others.
+func TestTurnsFollowAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{takes: time.Millisecond}
+		s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: onePiece, Share: 0.025})
+		defer s.Close()
+		c := NewConn(h, "far", nil)
+		b := make([]byte, 2*pieceSize)
+		for second := range 60 {
+			before := s.Stats().Values
+			for range 20 {
+				for key := range uint64(2) {
+					send(c, gradient(key+1, len(b)), b)
+				}
+				time.Sleep(time.Second / 20)
+			}
+			if n := s.Stats().Values - before; second > 0 && n < 15 {
+				t.Fatalf("%d values are tried in second %d, though there was time for 25", n, second)
+			}
+		}
+	})
+}
+
+// Where residuals wait from window to window, one that takes longer to settle than a window lasts settles over several, and until then all its values are said to be early. Where they are
+// lost, a window lasts until the residual has settled.
+func TestResidualsWait(t *testing.T) {
+	for _, short := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakes{takes: time.Microsecond, grows: 200, seen: map[uint64]int{}, short: short}
+			s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: onePiece, Share: 1})
+			defer s.Close()
+			c := NewConn(h, "far", nil)
+			b := make([]byte, 2*pieceSize)
+			result := func(values int) Result {
+				for range values {
+					send(c, gradient(7, len(b)), b)
+					time.Sleep(time.Millisecond)
+				}
+				return s.Results().Of(Name{Direction: "from_client", Key: 7, Role: tensor.Gradient, Size: len(b)})[0]
+			}
+			part := func(r Result) float64 { return 10 * float64(r.Wire) / float64(r.Raw) }
+			if r := result(2 * 140); r.Early != r.Raw || !short && part(r) > 0.8 {
+				t.Errorf("short %v: after 140 values of a piece: %+v", short, r)
+			}
+			if want := map[bool]int{false: 2, true: 1}[short]; pieces(f) != want {
+				t.Errorf("short %v: %d pieces have had windows, want %d", short, pieces(f), want)
+			}
+			if r := result(2 * 600); r.Early > 0 || part(r) < 0.95 {
+				t.Errorf("short %v: after 740 values of a piece: %+v", short, r)
+			}
+		})
+	}
+}
+
+// pieces returns how many pieces fakes have coded.
+func pieces(f *fakes) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.seen)
+}
+
+// Candidates whose residuals have settled leave three windows of four to one whose residual still grows.
+func TestSettledCandidatesLeaveTimeToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quick, slow := &fakes{takes: time.Microsecond, grows: 1, seen: map[uint64]int{}}, &fakes{takes: time.Microsecond, grows: 1500, seen: map[uint64]int{}}
+		begin := time.Now()
+		s, err := New(Config{Codecs: []string{"quick", "slow"}, Memory: 2 * onePiece, Share: 1, Used: func() time.Duration { return time.Since(begin) },
+			Trial: func(codec string, _ int64) (Trial, error) {
+				return fake{map[string]*fakes{"quick": quick, "slow": slow}[codec]}, nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := new(Current)
+		h.Store(s)
+		c := NewConn(h, "far", nil)
+		b := make([]byte, 2*pieceSize)
+		for range 1 + 2*8*windowValues {
+			send(c, gradient(7, len(b)), b)
+			time.Sleep(time.Millisecond)
+		}
+		results := s.Results().Of(Name{Direction: "from_client", Key: 7, Role: tensor.Gradient, Size: len(b)})
+		s.Close()
+		if q, s := len(quick.values), len(slow.values); s != 2*8*windowValues || q != 2*2*windowValues {
+			t.Errorf("of 8 windows of each piece the slow candidate has coded %d values and the quick one %d, want %d and %d", s, q, 2*8*windowValues, 2*2*windowValues)
+		}
+		for _, x := range results {
+			if x.Codec == "quick" && (x.Raw != 2*pieceSize*(2*windowValues-settling-waited) || x.Early > 0) {
+				t.Errorf("%+v", x)
+			}
+		}
+	})
+}
+
+// The time for which other programs hold up the trials is not the trials' own: a busy machine has as many values tried as another.
+func TestOtherProgramsTakeNoShare(t *testing.T) {
+	tried := func(busy time.Duration) (values int64) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakes{takes: 3*time.Millisecond + busy}
+			f.used = 3 * time.Millisecond
+			s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 0.02})
+			defer s.Close()
+			c := NewConn(h, "far", nil)
+			b := make([]byte, 64<<10)
+			for range 2000 {
+				send(c, gradient(7, len(b)), b)
+				time.Sleep(time.Second / 20)
+			}
+			values = s.Stats().Values
+		})
+		return values
+	}
+	alone, busy := tried(0), tried(9*time.Millisecond)
+	if alone < 500 || float64(busy) < 0.9*float64(alone) {
+		t.Errorf("%d values are tried, and %d on a busy machine", alone, busy)
+	}
+}
+
+// Windows that have settled are worth more than early ones of the same piece, in whichever order they come. A piece that has early ones alone counts as well, since pieces differ.
 func TestEarlySumsGiveWay(t *testing.T) {
 	early, settled := Measure{Raw: 10, Wire: 1, Early: 10}, Measure{Raw: 10, Wire: 5}
 	for name, c := range map[string]struct {
@@ -189,7 +387,7 @@ func TestEarlySumsGiveWay(t *testing.T) {
 		"then settled":    {[][]Measure{{early, settled}}, settled},
 		"settled first":   {[][]Measure{{settled, early}}, settled},
 		"settled twice":   {[][]Measure{{settled, early, settled}}, Measure{Raw: 20, Wire: 10}},
-		"pieces":          {[][]Measure{{early}, {settled}}, settled},
+		"pieces":          {[][]Measure{{early}, {settled}}, Measure{Raw: 20, Wire: 6, Early: 10}},
 		"pieces of early": {[][]Measure{{early}, {early}}, Measure{Raw: 20, Wire: 2, Early: 20}},
 	} {
 		w := window{id: Identity{Size: len(c.pieces) * pieceSize}}
@@ -198,7 +396,7 @@ func TestEarlySumsGiveWay(t *testing.T) {
 			for _, x := range windows {
 				m.settle(&x)
 			}
-			w.sums = append(w.sums, []Measure{m})
+			w.parts = append(w.parts, part{sums: []Measure{m}})
 		}
 		if got := w.sum(0); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -242,7 +440,7 @@ func TestConnectionsThatJoinBeginAnew(t *testing.T) {
 func TestShortConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{warm: 1, takes: time.Microsecond}
-		s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 1})
+		s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: onePiece, Share: 1})
 		defer s.Close()
 		b := make([]byte, 2*pieceSize)
 		const conns, values = 4 * maxLanes, 3
@@ -256,7 +454,7 @@ func TestShortConnections(t *testing.T) {
 		}
 		synctest.Wait()
 		w, _ := s.known.Use(Identity{Peer: "far", Key: 7, Role: tensor.Gradient, DType: tensor.Float32, Size: len(b)})
-		if got, want := w.windows, conns*values/(settling+counted)-1; got < want {
+		if got, want := w.windows, conns*values/windowValues-1; got < want {
 			t.Errorf("%d windows have ended, want %d", got, want)
 		}
 		if f.open > 1 || s.Stats().Values != conns*values-1 {
@@ -295,7 +493,7 @@ func TestMoreConnectionsThanLanes(t *testing.T) {
 			synctest.Wait()
 			return s.Stats().Values - before
 		}
-		const rounds = settling + counted
+		const rounds = windowValues
 		if n := tried(all, rounds); n != rounds*maxLanes || int(n) != len(f.values) {
 			t.Errorf("%d values of %d connections were tried, and %d are counted", len(f.values), len(all), n)
 		}
@@ -490,6 +688,7 @@ func FuzzSee(f *testing.F) {
 			}
 			for k := range values {
 				id, _ := IdentityOf("far", policy.Flow{}, &tensor.Tensor{Key: uint64(k) + 1, Role: tensor.Gradient, DType: tensor.Float32, Size: n})
+				want[string(values[k])] = true // a whole window's
 				for number := range 2 {
 					off, length := piece(&id, number)
 					want[string(values[k][off:off+length])] = true

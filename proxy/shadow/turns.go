@@ -1,6 +1,10 @@
 package shadow
 
-import "time"
+import (
+	"time"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
 
 const (
 	// tooMuch is how many times its share the windows may ask for, until some end early.
@@ -56,22 +60,35 @@ func (s *Shadow) activate(w *window, now time.Time) bool {
 	if waits && w.windows > s.level {
 		return false
 	}
-	w.demand = s.perByte * float64(w.n) / max(w.interval, 1e-3)
-	cost := s.cost(w)
 	// A window alone may ask for more than the share: its values are dropped as need be.
-	fits := len(s.active) == 0 || s.demand+w.demand <= s.config.Share && s.reserved+cost <= s.trialsMemory()
-	if !fits {
+	if !(!waits && w.apart() && w.id.Role != tensor.State && s.fits(w, 0, w.id.Size)) && !s.fitsPiece(w) && len(s.active) > 0 {
 		if !waits || w.windows < s.level {
 			s.level = w.windows
 		}
 		s.refused = now
 		return false
 	}
+	if w.windows <= s.level {
+		s.refused = time.Time{} // its wait is over: one that still waits is refused again at its next value
+	}
 	w.active = true
 	s.active[w] = struct{}{}
 	s.demand += w.demand
-	s.reserved += cost
+	s.reserved += s.cost(w)
 	return true
+}
+
+// fitsPiece is fits with the piece whose turn it is.
+func (s *Shadow) fitsPiece(w *window) bool {
+	off, n := piece(&w.id, w.windows)
+	return s.fits(w, off, n)
+}
+
+// fits has a window sample n bytes of its tensor from off on, and reports whether there is processor time and memory for them. s.mu is held.
+func (s *Shadow) fits(w *window, off, n int) bool {
+	w.off, w.n = off, n
+	w.demand = s.perByte * float64(n) / max(w.interval, 1e-3)
+	return s.demand+w.demand <= s.config.Share && s.reserved+s.cost(w) <= s.trialsMemory()
 }
 
 // retire ends a window, whose lines the goroutine closes later. s.mu is held.
@@ -84,7 +101,6 @@ func (s *Shadow) retire(w *window) {
 	s.reserved -= s.cost(w)
 	if w.whole {
 		w.windows, w.whole = w.windows+1, false
-		w.off, w.n = piece(&w.id, w.windows)
 	}
 	delete(s.active, w)
 	s.ending = append(s.ending, w)
@@ -98,10 +114,10 @@ func (s *Shadow) sweep(current *window) (ended []*window) {
 	defer s.mu.Unlock()
 	waits := now.Sub(s.refused) < yields
 	for w := range s.active {
-		turn := w.id.Size > pieceSize || waits && s.level <= w.windows // of another piece, or of another tensor
-		over := len(s.active) > 1 && s.demand > tooMuch*s.config.Share // its values take longer than was thought
+		turn := w.n < w.id.Size || waits && s.level <= w.windows                            // of another piece, or of another tensor
+		over := (len(s.active) > 1 || w.n > pieceSize) && s.demand > tooMuch*s.config.Share // its values take longer than was thought
 		if w == current {
-			w.whole = w.complete()
+			w.whole = w.complete(s.waits(w))
 		}
 		if now.Sub(w.seen) > idle || w == current && (over || turn && w.whole) {
 			s.retire(w)

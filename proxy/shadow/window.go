@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -35,7 +36,7 @@ func IdentityOf(peer string, f policy.Flow, t *tensor.Tensor) (Identity, bool) {
 const (
 	// pieceSize is how many bytes of a large tensor are sampled: as many elements as have a scale of their own under 3lc, and more than other codecs take as one.
 	pieceSize = 256 << 10
-	// maxPieceSums bounds the pieces whose sums are kept apart.
+	// maxPieceSums bounds the pieces that are kept apart, and the pieces of a tensor that is sampled as a whole.
 	maxPieceSums = 16
 )
 
@@ -50,13 +51,9 @@ type window struct {
 	windows  int  // that it has had
 	whole    bool // this one has counted enough
 
-	// sums, guarded by Shadow.figures, are of all windows that have ended: by piece, where there are at most maxPieceSums, else of all together; then by candidate.
-	sums [][]Measure
-
-	// The goroutine's:
-	lanes    lanes     // of this window
-	at       int       // where in sums this window belongs
-	accounts []account // of this window, by candidate; only the goroutine changes them, under Shadow.figures
+	parts []part // by piece, where there are at most maxPieceSums, and then that of the whole tensor; else one of all pieces; guarded by Shadow.figures
+	at    int    // the present window's among them; the goroutine's
+	begun bool   // the window has had a value; the goroutine's
 }
 
 // piece returns which bytes of a tensor are sampled in a window, by its number: the same for every connection. A large tensor's windows go through all of its
@@ -78,52 +75,68 @@ func gcd(a, b int) int {
 	return a
 }
 
-// place returns where in sums a piece belongs.
-func (w *window) place(off int) int {
-	if w.id.Size <= maxPieceSums*pieceSize {
-		return off / pieceSize
+// apart reports whether the pieces are few enough to be kept apart.
+func (w *window) apart() bool { return w.id.Size <= maxPieceSums*pieceSize }
+
+// place returns where in parts n bytes at off belong.
+func (w *window) place(off, n int) int {
+	switch {
+	case !w.apart():
+		return 0
+	case n > pieceSize:
+		return maxPieceSums
 	}
-	return 0
+	return off / pieceSize
 }
 
-// fold adds the measurements of this window to the sums. Shadow.figures is held.
-func (w *window) fold() {
-	for len(w.sums) <= w.at {
-		w.sums = append(w.sums, nil)
+// begin begins a window of n bytes at off, whose values of earlier windows are with the part if residuals have waited as well. Shadow.figures is held.
+func (w *window) begin(off, n, candidates int, waited bool) {
+	w.at, w.begun = w.place(off, n), true
+	for len(w.parts) <= w.at {
+		w.parts = append(w.parts, part{})
 	}
-	if w.sums[w.at] == nil {
-		w.sums[w.at] = make([]Measure, len(w.accounts))
+	p := &w.parts[w.at]
+	if !waited {
+		p.fold()
 	}
-	for i := range w.accounts {
-		m := w.accounts[i].sum()
-		w.sums[w.at][i].settle(&m)
-	}
-	w.accounts = nil
+	p.begin(candidates)
 }
 
-// sum returns the sums of a candidate over all pieces, or, once some pieces have settled, over the settled ones. A long tensor has windows on some pieces more often than
+// end ends a window. waits: the residuals wait for the next one of the piece. Shadow.figures is held.
+func (w *window) end(waits bool) {
+	if !w.begun {
+		return
+	}
+	w.begun = false
+	p := &w.parts[w.at]
+	p.lanes.rest()
+	if !waits {
+		p.fold()
+	}
+}
+
+// sum returns the sums of a candidate: of the whole tensor's windows, or of the pieces' windows where a piece has had more values.
+func (w *window) sum(candidate int) Measure {
+	if len(w.parts) > maxPieceSums {
+		whole := &w.parts[maxPieceSums]
+		more := func(p part) bool { return p.coded != nil && p.coded[candidate] > whole.coded[candidate] }
+		if sum := whole.sum(candidate); sum.Raw > 0 && !slices.ContainsFunc(w.parts[:maxPieceSums], more) {
+			return sum
+		}
+	}
+	return w.sumOfPieces(candidate)
+}
+
+// sumOfPieces returns the sums of a candidate over all pieces. A long tensor has windows on some pieces more often than
 // on others, so Wire is computed as if all pieces had been sampled alike: each piece's ratio counts by the piece's bytes.
-func (w *window) sum(candidate int) (sum Measure) {
-	pieces := make([]Measure, max(len(w.sums), w.at+1))
-	settled := false
-	for at := range pieces {
-		p := &pieces[at]
-		if at < len(w.sums) && w.sums[at] != nil {
-			*p = w.sums[at][candidate]
-		}
-		if at == w.at && w.accounts != nil {
-			m := w.accounts[candidate].sum()
-			p.settle(&m)
-		}
-		settled = settled || p.Raw > 0 && p.Early == 0
-	}
+func (w *window) sumOfPieces(candidate int) (sum Measure) {
 	var size, wire float64
-	for at := range pieces {
-		m := &pieces[at]
-		if m.Raw == 0 || settled && m.Early > 0 {
+	for at := range w.parts[:min(len(w.parts), maxPieceSums)] {
+		m := w.parts[at].sum(candidate)
+		if m.Raw == 0 {
 			continue
 		}
-		sum.add(m)
+		sum.add(&m)
 		n := float64(min(pieceSize, w.id.Size-at*pieceSize))
 		size += n
 		wire += n * float64(m.Wire) / float64(m.Raw)
@@ -134,12 +147,5 @@ func (w *window) sum(candidate int) (sum Measure) {
 	return sum
 }
 
-// complete reports whether every candidate has counted enough.
-func (w *window) complete() bool {
-	for i := range w.accounts {
-		if !w.accounts[i].enough(max(1, len(w.lanes.taken))) {
-			return false
-		}
-	}
-	return len(w.accounts) > 0
-}
+// complete reports whether the window may end. waits: the residuals wait for the piece's next window.
+func (w *window) complete(waits bool) bool { return w.begun && w.parts[w.at].complete(waits) }

@@ -33,6 +33,8 @@ type trial struct {
 	codec     codecs.Codec
 }
 
+func (t *trial) Short() bool { return t.estimator.Short() }
+
 func (t *trial) Close() { t.estimator.Close() }
 
 func (t *trial) Line(f policy.Flow, peer string, has []string) shadow.Line {
