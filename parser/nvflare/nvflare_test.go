@@ -454,6 +454,12 @@ func FuzzNext(f *testing.F) {
 	files, _ := model(true, 3)
 	j.download(parser.Client, "ref", files, true)
 	f.Add(parsertest.Fold(j.tcp()))
+	j = newJob("site-1.job", 700)
+	arrays := orderedDict("collections.OrderedDict", sim.Map{"a", ref("torch.Tensor", 0), "b", ref("torch.Tensor", 1)})
+	j.send(parser.Client, "server_command", "submit_update", "b", dxo("WEIGHT_DIFF", arrays, sim.Map{"scaffold_c_diff", sim.Map{"a", ref("numpy.ndarray", 0)}}, []reference{{"one", announcesTorch}, {"two", announcesNumPy}}))
+	j.download(parser.Client, "one", files, false)
+	j.send(parser.Server, "aux_communication", "ObjectStreamer.Request", "c", sim.Section(sim.MarkerValue, 0, sim.Pack(sim.Map{"__fobs_data__", sim.Map{"safetensors_blob", files[0]}})))
+	f.Add(parsertest.Fold(j.tcp()))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := parsertest.AnyCut(t, fresh, conn(1), parsertest.Unfold(b))
 		for _, s := range c.Server {
