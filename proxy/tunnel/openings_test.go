@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/bits"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -145,6 +146,44 @@ func TestShortStreamsInOrder(t *testing.T) {
 			t.Errorf("%d streams took %v", rounds*at, took)
 		}
 	})
+}
+
+// Streams that were accepted and are then reset, by either side, are held to the rate: each has had this side dial a server.
+func TestAcceptedStreamsThatAreReset(t *testing.T) {
+	for by, accept := range map[string]func(in *Incoming){
+		"opener": func(in *Incoming) { io.Copy(io.Discard, in.Accept()) },
+		"server": func(in *Incoming) { in.Accept().Reset(CodeApp) },
+	} {
+		t.Run(by, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fabric{delay: time.Millisecond}
+				paris, _ := f.pair(t, func(_ string, _ []byte, in *Incoming) { accept(in) }, nil)
+				up(paris)
+				begin := time.Now()
+				const rounds, at = 62, 50
+				for range rounds {
+					var reset sync.WaitGroup
+					for range at {
+						reset.Go(func() {
+							st, err := paris.Open(t.Context(), "tokyo", []byte("x"))
+							if err != nil { // the reset has come before the answer was read
+								return
+							}
+							if by == "server" {
+								io.Copy(io.Discard, st)
+							}
+							st.Reset(CodeApp)
+						})
+					}
+					reset.Wait()
+				}
+				// Those that the burst does not have come at the rate.
+				if took, minimum := time.Since(begin).Seconds(), float64(rounds*at-openingBurst)/openingRate; took < minimum*0.95 {
+					t.Errorf("%d streams that were reset took %.2f s, want %.2f s at least", rounds*at, took, minimum)
+				}
+			})
+		})
+	}
 }
 
 // Of a window full of small pieces beyond a gap, a new piece looks at the few that bisection needs: all others may be missing.
