@@ -48,7 +48,8 @@ func TestShadowPredictsMXNet(t *testing.T) {
 }
 
 // A job of PyTorch's DistributedDataParallel, whose gradients its own process proves, predicts in shadow mode the bytes of its gradients with each codec within 5 %, though the tensors take turns, also on a
-// busy machine. Of a codec whose residual takes longer to settle than the job gives it, or on which the guard acts, it says so.
+// busy machine. A codec whose residual takes hundreds of values to settle is predicted within 20 %, unless
+// the trial says that the residual still grows or that the guard acts.
 func TestShadowPredictsDDP(t *testing.T) {
 	require.Long(t)
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
@@ -75,8 +76,11 @@ func TestShadowPredictsDDP(t *testing.T) {
 		predicted := of(tried, "gradproxy_shadow_predicted_bytes", fmt.Sprintf("codec=%q", codec)) / of(tried, "gradproxy_raw_bytes_total")
 		d := predicted/real - 1
 		t.Logf("%s: %.5f of the bytes predicted, %.5f sent: %+.1f %%; %.0f %% of the sample are early, and the guard acted on %d blocks", codec, predicted, real, 100*d, 100*early, guarded)
-		// advise chooses no such candidate.
-		if said := early > 0.1 || guarded > 0; math.Abs(d) > 0.05 && !said || said && codec != "3lc(s=1.75)" {
+		said, limit := early > 0.1 || guarded > 0, 0.05
+		if codec == "3lc(s=1.75)" {
+			limit = 0.2
+		}
+		if math.Abs(d) > limit && !said || said && limit == 0.05 {
 			t.Errorf("%s: the prediction is %+.1f %% off, %.0f %% of the sample are early, and the guard acted on %d blocks", codec, 100*d, 100*early, guarded)
 		}
 	}
