@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/bpf/internal/rights"
 )
 
-// needed are the capabilities that attaching programs takes. CAP_SYS_ADMIN stands for CAP_BPF, as before it was split off.
+// needed are the capabilities that attaching programs takes. CAP_SYS_ADMIN stands for CAP_BPF, as before it was split
+// off.
 var needed = []rights.Right{{Name: "CAP_BPF", Numbers: []uint{unix.CAP_BPF, unix.CAP_SYS_ADMIN}}, {Name: "CAP_NET_ADMIN", Numbers: []uint{unix.CAP_NET_ADMIN}}}
 
 // Permitted returns an error that names the rights which this process lacks to attach programs.

@@ -9,8 +9,8 @@ import (
 type Config struct {
 	Cgroup string // folder of the cgroup whose processes' connections are redirected, cgroups below it included
 	Proxy  string // folder of the cgroup that this process is in, or of one above it: there SO_ORIGINAL_DST is answered
-	// Own is the folder of a cgroup that no process but the proxy is in: TCP sockets that it makes from then on have Mark. "": it marks them itself,
-	// which takes a capability.
+	// Own is the folder of a cgroup that no process but the proxy is in: TCP sockets that it makes from then on have
+	// Mark. "": it marks them itself, which takes a capability.
 	Own string
 
 	Networks    []netip.Prefix   // destinations
@@ -25,8 +25,8 @@ type Config struct {
 	Hold    time.Duration // with Refuse: for this long after Timeout connections wait for the next proxy instead; 0: they do not
 }
 
-// A Flow is a connection that was redirected. Its counters are the kernel's for the client's socket: exact once it is closed,
-// and before as of the last round trip that the client's sending took. Of bytes an end of stream counts as one.
+// A Flow is a connection that was redirected. Its counters are the kernel's for the client's socket: exact once it is
+// closed, and before as of the last round trip that the client's sending took. Of bytes an end of stream counts as one.
 type Flow struct {
 	Client, Server   netip.AddrPort // as the client sees them; Client is zero until the handshake is done
 	Open             bool

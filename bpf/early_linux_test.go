@@ -57,8 +57,8 @@ func entries(t *testing.T, m *ebpf.Map) (n int) {
 	return n
 }
 
-// waitUntilLeft waits until the kernel has closed the clients: that takes as long as the acknowledgement of a FIN may be
-// delayed.
+// waitUntilLeft waits until the kernel has closed the clients: that takes as long as the acknowledgement of a FIN may
+// be delayed.
 func waitUntilLeft(t *testing.T, h *Hooks) {
 	t.Helper()
 	for open := true; open && t.Context().Err() == nil; {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Counters give the bytes that the job sent and received, by connection and in all, and nothing of connections that were
-// left alone.
+// Counters give the bytes that the job sent and received, by connection and in all, and nothing of connections that
+// were left alone.
 func TestFlows(t *testing.T) {
 	b := newBed(t)
 	c := b.config()

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Awaited returns the ports of the listeners on 127.0.0.1 and ::1 for which connections of a cgroup wait since its proxy died, with Hold;
-// 0: no connection waits, or the waiting ones cannot be handed over. Connections that wait reach the next proxy if it has Hold and listens there before [Attach].
+// Awaited returns the ports of the listeners on 127.0.0.1 and ::1 for which connections of a cgroup wait since its
+// proxy died, with Hold; 0: no connection waits, or the waiting ones cannot be handed over. Connections that wait reach
+// the next proxy if it has Hold and listens there before [Attach].
 func Awaited(folder string) (listen4, listen6 uint16, err error) {
 	err = explained(func() error {
 		spec, err := loadBpf()
@@ -82,7 +83,8 @@ func awaiting(folder string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// leftMap returns the map of that name of a program that redirects a cgroup's IPv4 connections, and that a dead proxy has left; nil: there is none.
+// leftMap returns the map of that name of a program that redirects a cgroup's IPv4 connections, and that a dead proxy
+// has left; nil: there is none.
 func leftMap(folder, name string) (*ebpf.Map, error) {
 	group, err := os.Open(folder)
 	if err != nil {
@@ -126,9 +128,10 @@ func mapOf(p *ebpf.Program, name string) (*ebpf.Map, error) {
 	return nil, nil
 }
 
-// stays reports whether a dead proxy's program must stay attached beside the next one's, whose flows are own. That is so for a gp_egress with other flows, since
-// they are of another form or the next proxy has no Hold: it alone knows the connections that wait, and keeps their packets from
-// whoever listens at the dead proxy's port. It knows no others, as no two sockets have the same cookie.
+// stays reports whether a dead proxy's program must stay attached beside the next one's, whose flows are own. That is
+// so for a gp_egress with other flows, since they are of another form or the next proxy has no Hold: it alone knows the
+// connections that wait, and keeps their packets from whoever listens at the dead proxy's port. It knows no others, as
+// no two sockets have the same cookie.
 func stays(l lasting, own *ebpf.Map) (bool, error) {
 	if l.attach != ebpf.AttachCGroupInetEgress {
 		return false, nil
@@ -151,7 +154,8 @@ func stays(l lasting, own *ebpf.Map) (bool, error) {
 	return !known || a != b, nil
 }
 
-// endHold has a gp_egress that stays wait for no proxy any more: it lets packets pass to a closed port, which refuses them, and to no listener.
+// endHold has a gp_egress that stays wait for no proxy any more: it lets packets pass to a closed port, which refuses
+// them, and to no listener.
 func endHold(l lasting) error {
 	beat, err := mapOf(l.program, bpfMapBeat)
 	if beat == nil || err != nil {
@@ -170,8 +174,8 @@ type lasting struct {
 	attach  ebpf.AttachType
 }
 
-// leftOver returns the programs of that name and type that are attached to the cgroup itself, also with an error. They may be
-// another version's, so nothing else of them needs to be the same.
+// leftOver returns the programs of that name and type that are attached to the cgroup itself, also with an error. They
+// may be another version's, so nothing else of them needs to be the same.
 func leftOver(group *os.File, name string, of ebpf.ProgramType, attach ebpf.AttachType) (left []lasting, err error) {
 	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(group.Fd()), Attach: attach})
 	if err != nil {

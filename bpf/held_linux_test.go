@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Connections that are made while no proxy lives wait for the next one, which learns their servers; never do they reach another program's
-// listener at the dead proxy's port, and if no proxy comes in time they are refused.
+// Connections that are made while no proxy lives wait for the next one, which learns their servers; never do they reach
+// another program's listener at the dead proxy's port, and if no proxy comes in time they are refused.
 func TestHeldForTheNextProxy(t *testing.T) {
 	for name, x := range map[string]struct {
 		hold   time.Duration
@@ -133,7 +133,8 @@ func within[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// forgetPorts makes the flows of a dead proxy those of a version that did not note the port that a connection was redirected to.
+// forgetPorts makes the flows of a dead proxy those of a version that did not note the port that a connection was
+// redirected to.
 func (b *bed) forgetPorts() {
 	b.t.Helper()
 	flows, err := leftMap(b.cgroup, bpfMapFlows)
@@ -189,8 +190,9 @@ func TestSizeOfFlows(t *testing.T) {
 	}
 }
 
-// Connections that wait for a proxy that cannot go on with them, since its flows have another form or since it has no Hold, are refused,
-// and never reach another program's listener at the dead proxy's port, also when that proxy dies as well. An orderly end leaves nothing behind.
+// Connections that wait for a proxy that cannot go on with them, since its flows have another form or since it has no
+// Hold, are refused, and never reach another program's listener at the dead proxy's port, also when that proxy dies as
+// well. An orderly end leaves nothing behind.
 func TestHeldInVain(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -298,8 +300,8 @@ func wantTaken(t *testing.T, totals *ebpf.Map, n uint64) {
 	}
 }
 
-// Connections that are made while the programs of a dead proxy and of the next one are both attached wait for the next one too, which learns
-// their servers.
+// Connections that are made while the programs of a dead proxy and of the next one are both attached wait for the next
+// one too, which learns their servers.
 func TestHeldWhileProxiesChange(t *testing.T) {
 	for name, old := range map[string]bool{"of this version": false, "of a version before": true} {
 		t.Run(name, func(t *testing.T) {
@@ -355,7 +357,8 @@ func TestHeldWhileProxiesChange(t *testing.T) {
 	}
 }
 
-// forgetPortsBetween attaches programs, behind the dead proxy's and before the next one's, that make each flow that of a version which did not note the port.
+// forgetPortsBetween attaches programs, behind the dead proxy's and before the next one's, that make each flow that of
+// a version which did not note the port.
 func (b *bed) forgetPortsBetween() {
 	b.t.Helper()
 	flows, err := leftMap(b.cgroup, bpfMapFlows)

@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Hooks are programs that are attached to cgroups. They redirect connections in the network namespace in which they were
-// attached. Methods are safe for concurrent use.
+// Hooks are programs that are attached to cgroups. They redirect connections in the network namespace in which they
+// were attached. Methods are safe for concurrent use.
 type Hooks struct {
 	config  Config // as at first: Update changes the maps
 	objects bpfObjects

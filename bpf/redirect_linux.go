@@ -14,8 +14,8 @@ import (
 // errInUse says that another process redirects the cgroup's connections.
 var errInUse = errors.New("another gradproxy takes its connections, or something else has locked it (lslocks): stop that, or name another cgroup")
 
-// Attach loads the programs and attaches them. They redirect nothing before the first Refresh. Programs that a dead proxy
-// left on the cgroup are replaced.
+// Attach loads the programs and attaches them. They redirect nothing before the first Refresh. Programs that a dead
+// proxy left on the cgroup are replaced.
 func Attach(c Config) (*Hooks, error) {
 	h := &Hooks{config: c}
 	spec, err := loadBpf()
@@ -126,7 +126,8 @@ func netnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// attach attaches the programs. The ones of a dead proxy go when all these are there: they may refuse connections, and go on if this fails.
+// attach attaches the programs. The ones of a dead proxy go when all these are there: they may refuse connections, and
+// go on if this fails.
 func (h *Hooks) attach() error {
 	left, err := h.attachBeside()
 	stay := make([]bool, len(left))
@@ -153,8 +154,8 @@ func (h *Hooks) attach() error {
 	return err
 }
 
-// attachBeside attaches the programs that note and answer, and after them the ones that redirect. It returns the programs of a dead proxy that are
-// attached beside them, also if there is an error.
+// attachBeside attaches the programs that note and answer, and after them the ones that redirect. It returns the
+// programs of a dead proxy that are attached beside them, also if there is an error.
 func (h *Hooks) attachBeside() (left []lasting, err error) {
 	o := &h.objects
 	for _, a := range []struct {
@@ -221,8 +222,8 @@ func (h *Hooks) detach(l lasting) error {
 	return err
 }
 
-// Stop ends the redirection: new connections go directly, wait or are refused, as configured for a dead proxy. The notes on
-// open ones stay.
+// Stop ends the redirection: new connections go directly, wait or are refused, as configured for a dead proxy. The
+// notes on open ones stay.
 func (h *Hooks) Stop() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

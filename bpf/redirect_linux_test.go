@@ -16,7 +16,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// The job sees the server that it dialled and its own address, and the proxy sees the same two, however the socket was made.
+// The job sees the server that it dialled and its own address, and the proxy sees the same two, however the socket was
+// made.
 func TestConnectionsAreTurned(t *testing.T) {
 	b := newBed(t)
 	b.attach(b.config())
@@ -147,7 +148,8 @@ func TestOwnSocketsAreMarked(t *testing.T) {
 	}
 }
 
-// A client of Multipath TCP is one of TCP where its socket's first subflow is concerned, which is the one that is redirected.
+// A client of Multipath TCP is one of TCP where its socket's first subflow is concerned, which is the one that is
+// redirected.
 func TestMultipathTCP(t *testing.T) {
 	needsMultipath(t)
 	b := newBed(t)
@@ -244,8 +246,8 @@ func (h *Hooks) die() {
 	*h = Hooks{}
 }
 
-// After a kill connections go directly, or are refused for as long as the cgroup lives; the next proxy takes them again and
-// leaves nothing behind.
+// After a kill connections go directly, or are refused for as long as the cgroup lives; the next proxy takes them again
+// and leaves nothing behind.
 func TestKilled(t *testing.T) {
 	for name, x := range map[string]struct {
 		refuse bool

@@ -128,8 +128,8 @@ func (b *bed) serve(i int, addr string) {
 	b.serveWith(i, addr, markProxy)
 }
 
-// succeed has the next proxy listen at two addresses, attach its programs and then mark its listeners, in the order that a proxy must keep: a dead one's programs
-// hand connections to marked listeners, and note no servers for the next.
+// succeed has the next proxy listen at two addresses, attach its programs and then mark its listeners, in the order
+// that a proxy must keep: a dead one's programs hand connections to marked listeners, and note no servers for the next.
 func (b *bed) succeed(at [2]string, c Config) *Hooks {
 	b.t.Helper()
 	for i, a := range at {
@@ -161,8 +161,8 @@ func (b *bed) serveWith(i int, addr string, control func(network, address string
 	})
 }
 
-// closeProxies closes the proxy's listeners, as the kernel does at a kill. A child that is being started has their descriptors too, hence the
-// shutdown: nobody listens there when this returns.
+// closeProxies closes the proxy's listeners, as the kernel does at a kill. A child that is being started has their
+// descriptors too, hence the shutdown: nobody listens there when this returns.
 func (b *bed) closeProxies() {
 	b.t.Helper()
 	for _, l := range b.proxies {
@@ -177,8 +177,8 @@ func (b *bed) closeProxies() {
 	}
 }
 
-// grouping is held while a group is made or removed. A group is made in the cgroup that this process is in, which may be one of a test that runs at the
-// same time: it must not go meanwhile.
+// grouping is held while a group is made or removed. A group is made in the cgroup that this process is in, which may
+// be one of a test that runs at the same time: it must not go meanwhile.
 var grouping sync.Mutex
 
 func newGroup(t *testing.T) *cgroup.Group {

@@ -37,25 +37,25 @@ type Decoder interface {
 	Decode(dst, src []byte) error
 }
 
-// Traits are the promises of a Codec about its coding. The zero Traits promise nothing: such a codec may change elements, so
-// it must not touch a tensor that has to arrive exactly.
+// Traits are the promises of a Codec about its coding. The zero Traits promise nothing: such a codec may change
+// elements, so it must not touch a tensor that has to arrive exactly.
 type Traits struct {
 	// Lossless promises that a Decoder restores every element bit for bit.
 	Lossless bool
 
-	// Unbiased says that delivered values are right on average only: the method draws at random, and its error may be larger
-	// than the value. Residuals of such a method would grow from step to step, and differences to a reference would not
-	// shrink, so it must not have error feedback and is for gradients alone. False: the method is biased, and error
-	// feedback corrects it.
+	// Unbiased says that delivered values are right on average only: the method draws at random, and its error may be
+	// larger than the value. Residuals of such a method would grow from step to step, and differences to a reference
+	// would not shrink, so it must not have error feedback and is for gradients alone. False: the method is biased, and
+	// error feedback corrects it.
 	Unbiased bool
 
-	// Keys is the method's own lossless codec of strictly ascending integers, if the method is made for sparse gradients;
-	// nil if it is not. The keys and the values of a message are then coded by one method: keys by Keys, and values each at
-	// the place of its key. Values that the method does not send become 0; keys lose nothing.
+	// Keys is the method's own lossless codec of strictly ascending integers, if the method is made for sparse
+	// gradients; nil if it is not. The keys and the values of a message are then coded by one method: keys by Keys, and
+	// values each at the place of its key. Values that the method does not send become 0; keys lose nothing.
 	Keys Codec
 
-	// ResidualRatio is the bound of a method that adapts: error feedback keeps the norm of the residual under so many norms of the
-	// value. Its ValueEncoders are Adaptive. 0: the method does not adapt.
+	// ResidualRatio is the bound of a method that adapts: error feedback keeps the norm of the residual under so many
+	// norms of the value. Its ValueEncoders are Adaptive. 0: the method does not adapt.
 	ResidualRatio float64
 }
 

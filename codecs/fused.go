@@ -2,8 +2,8 @@ package codecs
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// Fused is a ValueEncoder that offers error feedback in one pass over memory. Package feedback uses it where an encoder has
-// it, and else takes several passes; the bits must be the same either way.
+// Fused is a ValueEncoder that offers error feedback in one pass over memory. Package feedback uses it where an encoder
+// has it, and else takes several passes; the bits must be the same either way.
 type Fused interface {
 	ValueEncoder
 

@@ -9,8 +9,8 @@ import (
 )
 
 // Args are the parameters of a codec's text, "name(k=v,...)", while its package reads them: each getter names a
-// parameter, its default and its bounds, and [Args.Err] then reports the first mistake, such as a parameter that no getter
-// has named. The getters return values in their bounds even after an error.
+// parameter, its default and its bounds, and [Args.Err] then reports the first mistake, such as a parameter that no
+// getter has named. The getters return values in their bounds even after an error.
 type Args struct {
 	Name   string
 	text   string

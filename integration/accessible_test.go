@@ -24,7 +24,8 @@ type violation struct {
 	} `json:"nodes"`
 }
 
-// judge has axe-core look at the page as it stands, and fails for each rule that it breaks. Of a table it looks at three rows: the others are like them.
+// judge has axe-core look at the page as it stands, and fails for each rule that it breaks. Of a table it looks at
+// three rows: the others are like them.
 func (b *browser) judge(name string) {
 	b.t.Helper()
 	var text string

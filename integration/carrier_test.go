@@ -11,7 +11,8 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// Over carriers of datagrams, or chosen ones, a job ends with the direct run's weights, though the WAN loses packets and is a black hole for a while.
+// Over carriers of datagrams, or chosen ones, a job ends with the direct run's weights, though the WAN loses packets
+// and is a black hole for a while.
 func TestJobOverDatagrams(t *testing.T) {
 	t.Parallel()
 	job := torchJob(t, "torch113", 2, "--steps", "12", "--hidden", "256", "--timeout", "120")
@@ -32,7 +33,8 @@ func TestMXNetOverDatagrams(t *testing.T) {
 	overDatagrams(t, job.job(t), tunnel.CarrierDTLS, 3, want.results)
 }
 
-// overDatagrams runs a job over a carrier, on a link that loses packets and is a black hole once the ranks from first on have made three steps.
+// overDatagrams runs a job over a carrier, on a link that loses packets and is a black hole once the ranks from first
+// on have made three steps.
 func overDatagrams(t *testing.T, job testbed.Job, carrier string, first int, want []testbed.Result) {
 	t.Helper()
 	w := newWAN(t, 2, wansim.Link{Rate: 50e6 / 8, Delay: 10 * time.Millisecond, Loss: 0.01, Queue: 1 << 20, Seed: 1})
@@ -65,8 +67,9 @@ func workers(results []testbed.Result) (all []testbed.Result) {
 	return all
 }
 
-// Real jobs end with the direct run's weights though the carrier under them changes: TLS is cut in mid-run, so that datagrams carry everything, the
-// host of a site then gets another address, datagrams are cut, TLS returns, and the WAN is a black hole for a while. The link loses 1 % of its packets.
+// Real jobs end with the direct run's weights though the carrier under them changes: TLS is cut in mid-run, so that
+// datagrams carry everything, the host of a site then gets another address, datagrams are cut, TLS returns, and the WAN
+// is a black hole for a while. The link loses 1 % of its packets.
 func TestJobsWhileCarriersChange(t *testing.T) {
 	t.Parallel()
 	torch := torchJob(t, "torch113", 2, "--steps", "24", "--hidden", "256", "--timeout", "300")
@@ -122,7 +125,8 @@ func TestJobsWhileCarriersChange(t *testing.T) {
 	}
 }
 
-// moveTo gives the host of the first site another address towards the second one, and has nothing more leave from the old one by UDP.
+// moveTo gives the host of the first site another address towards the second one, and has nothing more leave from the
+// old one by UDP.
 func moveTo(t *testing.T, w *testbed.WAN, address string) {
 	t.Helper()
 	a, b := w.Sites[0], w.Sites[1]

@@ -60,7 +60,8 @@ func at(v any, keys ...string) any {
 	return v
 }
 
-// The chart's objects keep to the schemas of the oldest and of a late Kubernetes. The job's own pod spec stays as it is, with the proxy before it.
+// The chart's objects keep to the schemas of the oldest and of a late Kubernetes. The job's own pod spec stays as it
+// is, with the proxy before it.
 func TestChart(t *testing.T) {
 	helm, validate := kubernetesTools(t)
 	valid := func(text []byte, version string) string {

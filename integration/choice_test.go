@@ -84,7 +84,8 @@ func (f *flood) abandon() {
 	}
 }
 
-// chosen reports whether one of the sites has a carrier chosen for that reason; both are labels. The site that has dialed chooses.
+// chosen reports whether one of the sites has a carrier chosen for that reason; both are labels. The site that has
+// dialed chooses.
 func chosen(t *testing.T, ps testbed.Proxies, carrier, reason string) (is bool) {
 	t.Helper()
 	for _, p := range ps {
@@ -107,7 +108,8 @@ func awaitChoice(t *testing.T, ps testbed.Proxies, carrier, reason string, withi
 	}
 }
 
-// filter has a site's kernel treat packets by rules of nftables, in chains of the type filter, until the returned function is called.
+// filter has a site's kernel treat packets by rules of nftables, in chains of the type filter, until the returned
+// function is called.
 func filter(t *testing.T, s *testbed.Site, rules string) (lift func()) {
 	t.Helper()
 	_, err := exec.LookPath("nft")
@@ -134,15 +136,16 @@ const (
 	slowUDP = "udp dport 7443 limit rate over 50 kbytes/second burst 20 kbytes drop; udp sport 7443 limit rate over 50 kbytes/second burst 20 kbytes drop"
 )
 
-// lossy is a link whose losses make TLS without BBR slow. The link's rate is low, so that datagrams can fill it on a busy machine too.
+// lossy is a link whose losses make TLS without BBR slow. The link's rate is low, so that datagrams can fill it on a
+// busy machine too.
 var lossy = wansim.Link{Rate: 10e6 / 8, Delay: 80 * time.Millisecond, Loss: 0.01, Queue: 512 << 10, Seed: 1}
 
 // choiceWithin bounds the wait for a choice, which takes minutes on a busy machine.
 const choiceWithin = 6 * time.Minute
 
-// Over a link that loses packets, sites whose kernel has another congestion control than BBR choose datagrams for their bulk by themselves. Datagrams
-// that are cut in mid-run, or become slow, give way to TLS, and return. The connections under way lose nothing by it, and the log, the
-// metrics and the status say each change.
+// Over a link that loses packets, sites whose kernel has another congestion control than BBR choose datagrams for their
+// bulk by themselves. Datagrams that are cut in mid-run, or become slow, give way to TLS, and return. The connections
+// under way lose nothing by it, and the log, the metrics and the status say each change.
 func TestCarrierIsChosen(t *testing.T) {
 	t.Parallel()
 	w := newWAN(t, 2, lossy)

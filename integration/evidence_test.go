@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// wantExact adds up the inputs that two ranks kept in folder (testdata/record.py). It fails the test unless every collective
-// gave each rank exactly that sum, and there were as many of each operation as want says; 0: some.
+// wantExact adds up the inputs that two ranks kept in folder (testdata/record.py). It fails the test unless every
+// collective gave each rank exactly that sum, and there were as many of each operation as want says; 0: some.
 func wantExact(t *testing.T, folder string, want map[string]int) {
 	t.Helper()
 	for operation, n := range want {

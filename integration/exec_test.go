@@ -56,7 +56,8 @@ func wantOnlyRemote(t *testing.T, w *testbed.WAN, e *testbed.Exec) {
 	}
 }
 
-// A command whose proxy is killed lives on. Its connections are reset; its new ones go directly, or are refused; connections of other programs go directly.
+// A command whose proxy is killed lives on. Its connections are reset; its new ones go directly, or are refused;
+// connections of other programs go directly.
 func TestExecKilled(t *testing.T) {
 	const client = `
 import socket, sys
@@ -163,7 +164,8 @@ func TestTorchrunByExec(t *testing.T) {
 	wantOnlyRemote(t, w, job.Exec)
 }
 
-// The calls of a job prove its gradients also where exec runs it, and where mode: cgroup takes its connections: all gradients lose something, and nothing else.
+// The calls of a job prove its gradients also where exec runs it, and where mode: cgroup takes its connections: all
+// gradients lose something, and nothing else.
 func TestProvedByExecAndCgroup(t *testing.T) {
 	config := testbed.Way("3lc+int4").Config()
 	config.Loss.Sums = "proved"

@@ -176,8 +176,8 @@ func TestFarProxyComesLate(t *testing.T) {
 	sameResults(t, want.results, got)
 }
 
-// Ranks that start before rank 0 listens are refused without proxies, and try again. An interceptor has accepted before it
-// knows: it tries again for them, which PyTorch 1 needs, since a reset ends it.
+// Ranks that start before rank 0 listens are refused without proxies, and try again. An interceptor has accepted before
+// it knows: it tries again for them, which PyTorch 1 needs, since a reset ends it.
 func TestRankZeroStartsLast(t *testing.T) {
 	t.Parallel()
 	timeout := map[string][]string{"torch113": {"--timeout", "20"}}

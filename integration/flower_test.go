@@ -54,8 +54,8 @@ func TestFlower(t *testing.T) {
 	}
 }
 
-// Models have arrays of any type, shape and order, some without elements or with one, and strategies send others than clients do: an average of integers has fractions. Without loss they all
-// arrive as they are.
+// Models have arrays of any type, shape and order, some without elements or with one, and strategies send others than
+// clients do: an average of integers has fractions. Without loss they all arrive as they are.
 func TestFlowerOfOtherArrays(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"FedAvg", "FedAdam"} {
@@ -72,7 +72,8 @@ func TestFlowerOfOtherArrays(t *testing.T) {
 	}
 }
 
-// Weights may lose something in messages of a Join, which no id covers: by a rule on them a job ends with the accuracy of a direct run, and they take fewer bytes than without loss.
+// Weights may lose something in messages of a Join, which no id covers: by a rule on them a job ends with the accuracy
+// of a direct run, and they take fewer bytes than without loss.
 func TestFlowerWithLoss(t *testing.T) {
 	t.Parallel()
 	type run struct {
@@ -111,7 +112,8 @@ func TestFlowerWithLoss(t *testing.T) {
 	}
 }
 
-// A model crosses the WAN once, however many clients there are behind it: for one it takes as much, if another client trains beside the server.
+// A model crosses the WAN once, however many clients there are behind it: for one it takes as much, if another client
+// trains beside the server.
 func TestFlowerModelsCrossOnce(t *testing.T) {
 	t.Parallel()
 	down := func(beside, n int) (raw, wire float64) {
@@ -139,9 +141,11 @@ const model = 4 * (784*64 + 64 + 64*10 + 10)
 // flowerAccuracy is that of three rounds, at least.
 const flowerAccuracy = 0.7
 
-// A SuperNode of Flower 1.42 gives up a push that is not answered within 30 s of its last byte, and sends it again: ahead of a slow link a job need not end where the node's socket, or a
-// proxy, takes more bytes ahead than the link carries in that time. Three direct runs of this one ended, 138 to 157 s after they began to train. Through the
-// proxies it ends too, and nothing is sent twice. A busy machine may delay an answer for 30 s by itself: then the job runs once more. Pushes that are sent again cost nothing on the link.
+// A SuperNode of Flower 1.42 gives up a push that is not answered within 30 s of its last byte, and sends it again:
+// ahead of a slow link a job need not end where the node's socket, or a proxy, takes more bytes ahead than the link
+// carries in that time. Three direct runs of this one ended, 138 to 157 s after they began to train. Through the
+// proxies it ends too, and nothing is sent twice. A busy machine may delay an answer for 30 s by itself: then the job
+// runs once more. Pushes that are sent again cost nothing on the link.
 func TestFlowerOverSlowLink(t *testing.T) {
 	t.Parallel()      // it waits for the link
 	const wide = 1275 // hidden neurons with which an array takes 4 MB

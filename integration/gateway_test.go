@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// A server behind gateways sees the address and the port of its client, and the client sees the address and port that it dialled.
+// A server behind gateways sees the address and the port of its client, and the client sees the address and port that
+// it dialled.
 func TestGatewaysKeepBothEnds(t *testing.T) {
 	w := newGateways(t, 2, lan)
 	ps := startProxies(t, w, testbed.Config{})

@@ -23,8 +23,8 @@ import (
 // guides lists the guides of docs/guides whose commands run on two hosts, with the environment of their framework.
 var guides = map[string]string{"pytorch": "torch113", "jax": "jax", "mxnet": "mxnet", "tensorflow": "tensorflow", "flower": "flower", "nvflare": "nvflare"}
 
-// A guideBlock is commands of a guide, with the comment above them: <!-- run: paris -->, <!-- start: tokyo -->, <!-- run: both -->. A block that is started runs
-// beside the next ones, until one that is run.
+// A guideBlock is commands of a guide, with the comment above them: <!-- run: paris -->, <!-- start: tokyo -->, <!--
+// run: both -->. A block that is started runs beside the next ones, until one that is run.
 type guideBlock struct{ how, site, text string }
 
 var guideComment = regexp.MustCompile(`^<!-- (run|start): (paris|tokyo|both) -->$`)
@@ -93,8 +93,8 @@ type guide struct {
 	running sync.WaitGroup
 }
 
-// newGuide deploys gradproxy at two sites by the files that gradproxy init makes. serve returns the command that runs a site's proxy with the files of a folder; nil: the
-// program itself.
+// newGuide deploys gradproxy at two sites by the files that gradproxy init makes. serve returns the command that runs a
+// site's proxy with the files of a folder; nil: the program itself.
 func newGuide(t *testing.T, python string, serve func(site *testbed.Site, folder string) *exec.Cmd) *guide {
 	t.Helper()
 	g := &guide{t: t, wan: newWAN(t, 2, lan)}

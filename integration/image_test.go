@@ -14,7 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// The image of deploy/Dockerfile is built, and its containers, with NET_ADMIN and no other capability, in the network namespaces of a job's ranks, carry the job.
+// The image of deploy/Dockerfile is built, and its containers, with NET_ADMIN and no other capability, in the network
+// namespaces of a job's ranks, carry the job.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	require.Long(t)

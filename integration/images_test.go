@@ -14,8 +14,8 @@ import (
 // images is where Debian's package dataset-fashion-mnist has its files, packed.
 const images = "/usr/share/datasets/fashion-mnist"
 
-// unpackImages unpacks them once for the ranks of all jobs, which look in FASHION_MNIST (testdata/fashion.py). Each would take a third of a
-// second of processor time for it, as long as a job of eight steps trains.
+// unpackImages unpacks them once for the ranks of all jobs, which look in FASHION_MNIST (testdata/fashion.py). Each
+// would take a third of a second of processor time for it, as long as a job of eight steps trains.
 var unpackImages = sync.OnceValue(func() error {
 	packed, err := filepath.Glob(filepath.Join(images, "*.gz"))
 	if err != nil {

@@ -166,7 +166,8 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// Packages that help tests stay out of the program, and so do plotters, fonts and typesetting: it runs with CAP_NET_ADMIN.
+// Packages that help tests stay out of the program, and so do plotters, fonts and typesetting: it runs with
+// CAP_NET_ADMIN.
 func TestProgramLinksNoTests(t *testing.T) {
 	foreign := regexp.MustCompile(`^gonum\.org/|^golang\.org/x/image/|/freetype|[-/]fonts?\b|latex|pdf|/svgo|sbinet/gg|quic-go|pion/sctp|/(svg|plot|scatter)$`)
 	for _, p := range packages(t, "-deps", "./cmd/gradproxy") {

@@ -13,8 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/vm"
 )
 
-// The programs of package bpf pass their tests under Linux 6.1 too. A user-mode kernel has no BTF and demands aligned accesses, and it has no uprobes, of
-// which a proxy's log says so.
+// The programs of package bpf pass their tests under Linux 6.1 too. A user-mode kernel has no BTF and demands aligned
+// accesses, and it has no uprobes, of which a proxy's log says so.
 func TestHooksUnderAnotherKernel(t *testing.T) {
 	t.Parallel() // a guest takes one processor
 	require.Long(t)

@@ -17,8 +17,8 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// The apps of a proxy that is killed read a reset, never an orderly end, with part of the bytes behind them, in redirect and on gateways (tproxy), at both
-// sites; and so does an app whose connection was still being opened.
+// The apps of a proxy that is killed read a reset, never an orderly end, with part of the bytes behind them, in
+// redirect and on gateways (tproxy), at both sites; and so does an app whose connection was still being opened.
 func TestKilledProxyResetsInEachMode(t *testing.T) {
 	for mode, lay := range map[string]func(*testing.T, int, wansim.Link) *testbed.WAN{"redirect": newWAN, "tproxy": newGateways} {
 		for killed := range 2 {

@@ -15,8 +15,8 @@ import (
 // leftOut matches README.md's number of tests that go test leaves out.
 var leftOut = regexp.MustCompile(`leaves out (\d+) tests`)
 
-// TestREADMESaysHowManyAreLeftOut compares README.md's number with the tests of all packages that skip themselves by require.Long, be it in
-// helpers or subtests. It may be a tenth off.
+// TestREADMESaysHowManyAreLeftOut compares README.md's number with the tests of all packages that skip themselves by
+// require.Long, be it in helpers or subtests. It may be a tenth off.
 func TestREADMESaysHowManyAreLeftOut(t *testing.T) {
 	count := 0
 	for _, folder := range sourceFolders(t) {
@@ -36,7 +36,8 @@ func TestREADMESaysHowManyAreLeftOut(t *testing.T) {
 	}
 }
 
-// longTests returns how many tests of a folder call require.Long, or a function of the folder's tests that does, however far.
+// longTests returns how many tests of a folder call require.Long, or a function of the folder's tests that does,
+// however far.
 func longTests(t *testing.T, folder string) (count int) {
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
 	if err != nil {
@@ -73,7 +74,8 @@ func longTests(t *testing.T, folder string) (count int) {
 	return count
 }
 
-// namesIn returns the names that a function's body uses; those of another package or of a value have its name and a point before them.
+// namesIn returns the names that a function's body uses; those of another package or of a value have its name and a
+// point before them.
 func namesIn(body *ast.BlockStmt) map[string]bool {
 	names := map[string]bool{}
 	ast.Inspect(body, func(n ast.Node) bool {

@@ -14,21 +14,23 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// maxOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small, in the best of several stretches of a job's
-// steps: a busy machine spreads a burst over more of the times in which messages gather, which costs packets, and is rarely as busy all the time. The
-// best stretch has 1.12 to 1.14, and without gathering 1.59 over TLS and 1.36 over DTLS.
+// maxOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small, in the best of
+// several stretches of a job's steps: a busy machine spreads a burst over more of the times in which messages gather,
+// which costs packets, and is rarely as busy all the time. The best stretch has 1.12 to 1.14, and without gathering
+// 1.59 over TLS and 1.36 over DTLS.
 const maxOverWire = 1.2
 
 // maxOfBursts is maxOverWire for bursts whose messages are 100 bytes, in all: 1.7, and 2.3 before messages gathered.
 const maxOfBursts = 2
 
-// Beside the bytes of frames the link carries maxPacketCost bytes for each packet at most, acknowledgements included: headers, records of TLS, and the tunnel's
-// own records. With TLS it is 85 to 105 bytes, with DTLS 100 to 125.
+// Beside the bytes of frames the link carries maxPacketCost bytes for each packet at most, acknowledgements included:
+// headers, records of TLS, and the tunnel's own records. With TLS it is 85 to 105 bytes, with DTLS 100 to 125.
 const maxPacketCost = 150
 
-// maxNear is the share of a site's packets which are not full that may leave soon after another one: credit does not wait, and takes along the messages
-// that gather. On an idle machine 0.02 to 0.04 do, on a busy one up to 0.22, and without gathering 0.74: a site sends one packet in each time in which messages
-// gather, however many such times a burst takes.
+// maxNear is the share of a site's packets which are not full that may leave soon after another one: credit does not
+// wait, and takes along the messages that gather. On an idle machine 0.02 to 0.04 do, on a busy one up to 0.22, and
+// without gathering 0.74: a site sends one packet in each time in which messages gather, however many such times a
+// burst takes.
 const maxNear = 0.4
 
 // overLink counts what the link carries beside the bytes of the tunnel.
@@ -78,7 +80,8 @@ func (o *overLink) now() (packets [2]testbed.Packets, wire [2]float64) {
 	return packets, wire
 }
 
-// end logs where the bytes went since begin, by round, adds them to the total, and returns the bytes on the link over those in the tunnel.
+// end logs where the bytes went since begin, by round, adds them to the total, and returns the bytes on the link over
+// those in the tunnel.
 func (o *overLink) end(rounds int) float64 {
 	o.t.Helper()
 	packets, wire := o.now()
@@ -109,7 +112,8 @@ func (o *overLink) check() {
 	}
 }
 
-// Where 3LC has made the messages of a parameter server small, headers and acknowledgements are not most of what is left.
+// Where 3LC has made the messages of a parameter server small, headers and acknowledgements are not most of what is
+// left.
 func TestLinkBytesOfMXNet(t *testing.T) {
 	for _, carrier := range []string{tunnel.CarrierTLS, tunnel.CarrierDTLS} {
 		t.Run(carrier, func(t *testing.T) {

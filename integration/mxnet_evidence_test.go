@@ -50,7 +50,8 @@ func readNotes(t *testing.T, folder string, workers int) notes {
 	return n
 }
 
-// wantFirst fails the test unless the first weights, rows of embeddings included, are equal to the first weights of another run.
+// wantFirst fails the test unless the first weights, rows of embeddings included, are equal to the first weights of
+// another run.
 func (n notes) wantFirst(t *testing.T, other notes) {
 	t.Helper()
 	seen := 0

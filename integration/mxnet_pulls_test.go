@@ -88,9 +88,9 @@ func TestMXNetWithLossBothWays(t *testing.T) {
 	}
 }
 
-// With dist_async each worker pulls the weights of another moment, and two workers behind the WAN that pull the same ones may get different bits. At the
-// end each of them is near the servers' weights, which a worker beside the servers gets exactly. Each further pull of the same weights
-// brings it nearer, until all workers have them.
+// With dist_async each worker pulls the weights of another moment, and two workers behind the WAN that pull the same
+// ones may get different bits. At the end each of them is near the servers' weights, which a worker beside the servers
+// gets exactly. Each further pull of the same weights brings it nearer, until all workers have them.
 func TestMXNetAsyncPullsComeNear(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -157,8 +157,9 @@ func distance(a, b []float32) float64 {
 	return math.Sqrt(difference / norm)
 }
 
-// Weights that jump run away from a codec that drops most of their differences, so that the replica behind the WAN drifts. From the next step on all weights of the job travel exactly: that worker has the bits of the
-// worker beside the server, and the drift is counted and said.
+// Weights that jump run away from a codec that drops most of their differences, so that the replica behind the WAN
+// drifts. From the next step on all weights of the job travel exactly: that worker has the bits of the worker beside
+// the server, and the drift is counted and said.
 func TestMXNetThatDriftsGoesBackToExact(t *testing.T) {
 	t.Parallel()
 	const steps, spike = 60, 40

@@ -22,8 +22,8 @@ type mxnetMode struct {
 	env   []string
 }
 
-// With --grid the order in which a server adds gradients up does not matter, so that four workers end with the same bits
-// in every run, as two do anyway.
+// With --grid the order in which a server adds gradients up does not matter, so that four workers end with the same
+// bits in every run, as two do anyway.
 var (
 	mxnetSync      = mxnetMode{twoWorkers, nil, nil}
 	mxnetManyKinds = mxnetMode{fourWorkers, []string{"--grid", "16", "--half", "--sparse"}, nil}
@@ -44,9 +44,9 @@ var (
 		testbed.Node{Role: testbed.Worker, Site: 0}, testbed.Node{Role: testbed.Worker, Site: 1})
 )
 
-// p3 sends in slices, by priority. Its queue (ps-lite, p3_van.h) gives a process's own order to end, which is as urgent as
-// the last barrier's answers before it, no place behind them: now and then the scheduler ends with some unsent, and a process
-// that waits for one hangs, in a run without any proxy as well (one of 31).
+// p3 sends in slices, by priority. Its queue (ps-lite, p3_van.h) gives a process's own order to end, which is as urgent
+// as the last barrier's answers before it, no place behind them: now and then the scheduler ends with some unsent, and
+// a process that waits for one hangs, in a run without any proxy as well (one of 31).
 const p3 = "DMLC_PS_VAN_TYPE=p3"
 
 // mxnetSteps is how many steps the jobs make.
@@ -63,8 +63,9 @@ func (m mxnetMode) job(t *testing.T, args ...string) testbed.Job {
 	return job
 }
 
-// runMXNet runs job between two sites with link between them, through the proxies of c if there are any. It returns the results of its workers.
-// MXNet says nothing when a connection is lost that had something to carry, and waits for ever: the deadline ends it.
+// runMXNet runs job between two sites with link between them, through the proxies of c if there are any. It returns the
+// results of its workers. MXNet says nothing when a connection is lost that had something to carry, and waits for ever:
+// the deadline ends it.
 func runMXNet(t *testing.T, link wansim.Link, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
 	t.Helper()
 	return runMXNetOn(t, newWAN(t, 2, link), job, c)
@@ -94,8 +95,8 @@ func runMXNetOn(t *testing.T, w *testbed.WAN, job testbed.Job, c *testbed.Config
 	return l, ps
 }
 
-// directMXNet returns the results of the mode's job without proxies, and the folder with its workers' notes. How values travel
-// has no effect on the weights, so modes that differ in nothing else share one direct run.
+// directMXNet returns the results of the mode's job without proxies, and the folder with its workers' notes. How values
+// travel has no effect on the weights, so modes that differ in nothing else share one direct run.
 func directMXNet(t *testing.T, m mxnetMode) (l leg, folder string) {
 	t.Helper()
 	key := fmt.Sprint("mxnet", m.args)
@@ -181,8 +182,8 @@ func TestMXNetWithLoss(t *testing.T) {
 	}
 }
 
-// The papers' methods for sparse gradients code the pushes of MXNet's workers, rows of a sparse array with their numbers as well,
-// and the residual waits for the next push of the same row.
+// The papers' methods for sparse gradients code the pushes of MXNet's workers, rows of a sparse array with their
+// numbers as well, and the residual waits for the next push of the same row.
 func TestMXNetWithSparseMethods(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
@@ -215,8 +216,8 @@ func TestMXNetWithSparseMethods(t *testing.T) {
 	}
 }
 
-// Sums of gradients may lose something too, if the configuration says so. Workers behind the WAN then get other values than
-// workers beside the server, and the figures that the tests above compare show it.
+// Sums of gradients may lose something too, if the configuration says so. Workers behind the WAN then get other values
+// than workers beside the server, and the figures that the tests above compare show it.
 func TestMXNetWithLossyAggregates(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -14,7 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// namespaceLines returns the commands of docs/operations.md, "Two network namespaces": the one that builds the program, and the ones that use it.
+// namespaceLines returns the commands of docs/operations.md, "Two network namespaces": the one that builds the program,
+// and the ones that use it.
 func namespaceLines(t *testing.T) (build, use string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/operations.md")
@@ -33,7 +34,8 @@ func namespaceLines(t *testing.T) (build, use string) {
 	return build, use
 }
 
-// namespaceJob fetches a file over the WAN by programs that know nothing of gradproxy, and prints the status of both proxies.
+// namespaceJob fetches a file over the WAN by programs that know nothing of gradproxy, and prints the status of both
+// proxies.
 const namespaceJob = `
 ip netns exec tokyo python3 -m http.server --bind 10.2.0.1 8000 >/dev/null 2>&1 &
 ip netns exec paris python3 -c '
@@ -50,8 +52,9 @@ ip netns exec paris gradproxy status --json >paris.json
 ip netns exec tokyo gradproxy status --json >tokyo.json
 `
 
-// The commands of docs/operations.md lead to two proxies with a tunnel between two namespaces, which carries an app's connection. They run in a mount and
-// a PID namespace, so that the names of network namespaces meet no others, and nothing outlives the script.
+// The commands of docs/operations.md lead to two proxies with a tunnel between two namespaces, which carries an app's
+// connection. They run in a mount and a PID namespace, so that the names of network namespaces meet no others, and
+// nothing outlives the script.
 func TestNamespacesOfOperations(t *testing.T) {
 	t.Parallel()
 	require.Root(t)

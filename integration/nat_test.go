@@ -23,8 +23,8 @@ const natRules = `table inet nat {
 	chain in { type filter hook input priority 0; udp dport 7443 ct state new drop; }
 }`
 
-// Behind a NAT of the kernel's a carrier over datagrams keeps its mapping while nothing is sent, so that the other side reaches it at once, and goes on when the
-// NAT forgets the mapping in mid-transfer. No carrier is lost, and no byte.
+// Behind a NAT of the kernel's a carrier over datagrams keeps its mapping while nothing is sent, so that the other side
+// reaches it at once, and goes on when the NAT forgets the mapping in mid-transfer. No carrier is lost, and no byte.
 func TestBehindNAT(t *testing.T) {
 	t.Parallel()
 	w := newWAN(t, 2, lan)

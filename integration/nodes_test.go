@@ -25,8 +25,8 @@ func atSite(site int, role string, n int) []testbed.Node {
 	return slices.Repeat([]testbed.Node{{Role: role, Site: site}}, n)
 }
 
-// runNodes runs job between two sites with link between them, through the proxies of c if there are any, and returns the results of the processes
-// that train.
+// runNodes runs job between two sites with link between them, through the proxies of c if there are any, and returns
+// the results of the processes that train.
 func runNodes(t *testing.T, link wansim.Link, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
 	t.Helper()
 	return runNodesOn(t, newWAN(t, 2, link), job, c)
@@ -66,7 +66,8 @@ func ending(t *testing.T, job testbed.Job) testbed.Job {
 	return job
 }
 
-// directNodes returns the results of job without proxies. Jobs that end with the same weights share one direct run, by key.
+// directNodes returns the results of job without proxies. Jobs that end with the same weights share one direct run, by
+// key.
 func directNodes(t *testing.T, key string, job testbed.Job) leg {
 	t.Helper()
 	return sharedDirect(t, key, func(t *testing.T) leg {

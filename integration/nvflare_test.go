@@ -96,8 +96,9 @@ func TestNVFlare(t *testing.T) {
 	}
 }
 
-// Differences of weights in NumPy arrays, whose ZIP files have a CRC-32 that NVFlare compares, may lose something, over each driver: the job ends with the accuracy of a direct run, and
-// the clients' arrays take fewer bytes than without loss.
+// Differences of weights in NumPy arrays, whose ZIP files have a CRC-32 that NVFlare compares, may lose something, over
+// each driver: the job ends with the accuracy of a direct run, and the clients' arrays take fewer bytes than without
+// loss.
 func TestNVFlareLosesDifferences(t *testing.T) {
 	t.Parallel()
 	var direct, exact nvflareLeg
@@ -137,8 +138,10 @@ func TestNVFlareLosesDifferences(t *testing.T) {
 	}
 }
 
-// PyTorch's tensors travel as safetensors, which have no checksum: without loss a job ends with the direct run's weights, and with a loss of what clients send, weights or
-// differences, with its accuracy, for fewer bytes. Nothing else loses anything: whatever has lost something is what a client has announced as such, and an array of the server only by a rule on state.
+// PyTorch's tensors travel as safetensors, which have no checksum: without loss a job ends with the direct run's
+// weights, and with a loss of what clients send, weights or differences, with its accuracy, for fewer bytes. Nothing
+// else loses anything: whatever has lost something is what a client has announced as such, and an array of the server
+// only by a rule on state.
 func TestNVFlareTorch(t *testing.T) {
 	t.Parallel()
 	type run struct {
@@ -213,8 +216,9 @@ func TestNVFlareModelCrossesOnce(t *testing.T) {
 	}
 }
 
-// Over a slow link NVFlare sends each frame again that is not acknowledged within 5 s, and this job is not done after 180 s. Through the proxies it ends: a frame
-// that comes again, here or to another client, costs next to nothing, so that the model crosses once, and each client's result too. Over http a client masks its frames.
+// Over a slow link NVFlare sends each frame again that is not acknowledged within 5 s, and this job is not done after
+// 180 s. Through the proxies it ends: a frame that comes again, here or to another client, costs next to nothing, so
+// that the model crosses once, and each client's result too. Over http a client masks its frames.
 func TestNVFlareOverSlowLink(t *testing.T) {
 	t.Parallel() // it waits for the link
 	for _, scheme := range []string{"grpc", "http"} {

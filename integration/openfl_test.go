@@ -8,8 +8,9 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// OpenFL stands for frameworks over gRPC whose messages nobody has described: a job ends with the direct run's weights, for fewer bytes, and the model that the
-// aggregator sends crosses the WAN once for both collaborators, and as a difference.
+// OpenFL stands for frameworks over gRPC whose messages nobody has described: a job ends with the direct run's weights,
+// for fewer bytes, and the model that the aggregator sends crosses the WAN once for both collaborators, and as a
+// difference.
 func TestOpenFL(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, c *testbed.Config) (r testbed.Result, down, up uint64) {

@@ -24,7 +24,8 @@ const distVariable = "GRADPROXY_DIST"
 
 var versionLine = regexp.MustCompile(`(?m)^Version: .*$`)
 
-// buildPackages returns the .deb for this host's processor, and an older version of it, which differs in nothing but its version.
+// buildPackages returns the .deb for this host's processor, and an older version of it, which differs in nothing but
+// its version.
 func buildPackages(t *testing.T) (older, newer string) {
 	t.Helper()
 	for _, program := range []string{"go", "git", "dpkg-deb"} {
@@ -97,7 +98,8 @@ func sh(t *testing.T, m *testbed.Machine, line string) string {
 	return out
 }
 
-// fiveCommands returns the commands of README.md's first deployment, each with the site for which its comment names it: paris, tokyo or both sites.
+// fiveCommands returns the commands of README.md's first deployment, each with the site for which its comment names it:
+// paris, tokyo or both sites.
 func fiveCommands(t *testing.T) (commands [][2]string) {
 	t.Helper()
 	text, err := os.ReadFile("../README.md")
@@ -124,8 +126,9 @@ func fiveCommands(t *testing.T) (commands [][2]string) {
 	return commands
 }
 
-// A newcomer's five commands lead from the package to the first saved byte, on two hosts that have never seen gradproxy. Then both packages are upgraded while
-// a job of DistributedDataParallel trains, which notices nothing. Removing the package leaves the host as it was, but for the configuration.
+// A newcomer's five commands lead from the package to the first saved byte, on two hosts that have never seen
+// gradproxy. Then both packages are upgraded while a job of DistributedDataParallel trains, which notices nothing.
+// Removing the package leaves the host as it was, but for the configuration.
 func TestPackageFromInstallToRemoval(t *testing.T) {
 	t.Parallel()
 	job := torchJob(t, "torch113", 2, "--timeout", "120", "--steps", "30")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// docs/packages.md has a row for each package of the proxy and for the roots of all others, and for nothing else. A row may stand for packages below it
-// that its text names.
+// docs/packages.md has a row for each package of the proxy and for the roots of all others, and for nothing else. A row
+// may stand for packages below it that its text names.
 func TestPagesRowsArePackages(t *testing.T) {
 	page, err := os.ReadFile("../docs/packages.md")
 	if err != nil {

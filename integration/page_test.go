@@ -166,8 +166,9 @@ func (b *browser) shown() map[string]float64 {
 	return all
 }
 
-// The page of a proxy whose job runs shows that job: its bytes, its link, its tensors and their reasons, both directions. Its bytes are those of
-// the metrics, of top, of Grafana, of wan down and of the link itself. It outlives a reload, and its history a restart of the proxy.
+// The page of a proxy whose job runs shows that job: its bytes, its link, its tensors and their reasons, both
+// directions. Its bytes are those of the metrics, of top, of Grafana, of wan down and of the link itself. It outlives a
+// reload, and its history a restart of the proxy.
 func TestPageShowsARunningJob(t *testing.T) {
 	require.Chromium(t)
 	job := torchJob(t, "torch113", 2, "--steps", "60", "--hidden", "1024,512,256", "--bucket-mb", "1", "--sleep", "0.2")
@@ -296,7 +297,8 @@ func TestPageShowsARunningJob(t *testing.T) {
 	}
 }
 
-// pageWAN lays a WAN of two sites by gradproxy wan. Its queues lose nothing, since the kernel does not count the options by which TCP reports losses.
+// pageWAN lays a WAN of two sites by gradproxy wan. Its queues lose nothing, since the kernel does not count the
+// options by which TCP reports losses.
 func pageWAN(t *testing.T) *testbed.WAN {
 	t.Helper()
 	const topology = `{name: page, sites: [{name: a}, {name: b}], links: [{from: a, to: b, rtt: 10ms, rate: 100Mbit/s, queue: 64MiB}]}`

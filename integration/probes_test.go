@@ -16,7 +16,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// wantRightsApart fails the test unless the proxy, which parses bytes, has no capability, and processes of their own have the ones of rules and of probes.
+// wantRightsApart fails the test unless the proxy, which parses bytes, has no capability, and processes of their own
+// have the ones of rules and of probes.
 func wantRightsApart(t *testing.T, p *testbed.Proxy) {
 	t.Helper()
 	child := func(says string) map[string]uint64 {

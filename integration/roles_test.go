@@ -137,8 +137,8 @@ func wantDoubted(t *testing.T, ps testbed.Proxies) {
 	}
 }
 
-// wantLost fails the test unless at least min bytes of gradients have lost something, and, if the way lets them, an eighth of that of
-// their sums, which change less from step to step and earn trust later.
+// wantLost fails the test unless at least min bytes of gradients have lost something, and, if the way lets them, an
+// eighth of that of their sums, which change less from step to step and earn trust later.
 func wantLost(t *testing.T, ps testbed.Proxies, way testbed.Way, min int) {
 	t.Helper()
 	loss := way.Config().Loss

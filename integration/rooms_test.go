@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// rooms are the packages that a connection's bytes pass on their way between an app and the tunnel, the packages that bring the bytes there, and
-// the packages that decide on them. Inside each of them calls run downwards too: a file that uses names of another is above it, so no two files may use
-// each other, directly or by others.
+// rooms are the packages that a connection's bytes pass on their way between an app and the tunnel, the packages that
+// bring the bytes there, and the packages that decide on them. Inside each of them calls run downwards too: a file that
+// uses names of another is above it, so no two files may use each other, directly or by others.
 var rooms = []string{"proxy/handover", "proxy/quota", "proxy/inquiry", "proxy/trials", "proxy/estimate", "proxy/shadow", "proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors",
 	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor",
 	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim",
@@ -24,8 +24,9 @@ var rooms = []string{"proxy/handover", "proxy/quota", "proxy/inquiry", "proxy/tr
 // stages is the order of a sender's stages: each may use the ones after it.
 var stages = []string{"send.go", "read.go", "classify.go", "cut.go", "choose.go", "encode.go", "emit.go"}
 
-// A room's files use each other one way, by the names of package scope and by the methods that they call. A call through an interface of the room counts as a call of
-// that method of each type of the room that has the interface's methods.
+// A room's files use each other one way, by the names of package scope and by the methods that they call. A call
+// through an interface of the room counts as a call of that method of each type of the room that has the interface's
+// methods.
 func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	for _, system := range []string{"linux", "darwin"} {
 		t.Run(system, func(t *testing.T) {
@@ -64,8 +65,8 @@ func stagesInOrder(t *testing.T, room string, used uses) {
 	}
 }
 
-// choosing lists the files of path/send that may import the packages on which a choice depends: the stage choose, its parts, and the work that it picks. The others
-// know of policies only the name of a flow and of its bytes.
+// choosing lists the files of path/send that may import the packages on which a choice depends: the stage choose, its
+// parts, and the work that it picks. The others know of policies only the name of a flow and of its bytes.
 var choosing = map[string][]string{
 	"proxy/cache":    {"choose.go"},
 	"proxy/residual": {"past.go", "plan.go", "rows.go", "rowblock.go", "denseflush.go", "contribution.go"},

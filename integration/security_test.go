@@ -49,8 +49,8 @@ func TestSecurityNamesItsTests(t *testing.T) {
 	}
 }
 
-// The unit, by itself and with what probes take besides, is one that systemd reads without a complaint but for programs that are not installed. No test
-// starts it: that takes a systemd.
+// The unit, by itself and with what probes take besides, is one that systemd reads without a complaint but for programs
+// that are not installed. No test starts it: that takes a systemd.
 func TestUnitIsValid(t *testing.T) {
 	require.Command(t, "systemd-analyze")
 	text, err := os.ReadFile("../deploy/gradproxy.service")

@@ -13,9 +13,10 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// A job on MXNet in shadow mode predicts the bytes of its gradients and weights with the codec within 5 %, once the job has begun. Its weights are the same as
-// without, and steps take at most 3 % longer; the time is only reported, since the machine may have other work. With codecs that lag behind many values, as 3LC,
-// the samples of weights are too short for that: docs/configuration.md has figures.
+// A job on MXNet in shadow mode predicts the bytes of its gradients and weights with the codec within 5 %, once the job
+// has begun. Its weights are the same as without, and steps take at most 3 % longer; the time is only reported, since
+// the machine may have other work. With codecs that lag behind many values, as 3LC, the samples of weights are too
+// short for that: docs/configuration.md has figures.
 func TestShadowPredictsMXNet(t *testing.T) {
 	require.Long(t)
 	t.Parallel()
@@ -47,9 +48,10 @@ func TestShadowPredictsMXNet(t *testing.T) {
 	}
 }
 
-// A job of PyTorch's DistributedDataParallel, whose gradients its own process proves, predicts in shadow mode the bytes of its gradients with each codec within 5 %, though the tensors take turns, also on a
-// busy machine. A codec whose residual takes hundreds of values to settle is predicted within 20 %, unless
-// the trial says that the residual still grows or that the guard acts.
+// A job of PyTorch's DistributedDataParallel, whose gradients its own process proves, predicts in shadow mode the bytes
+// of its gradients with each codec within 5 %, though the tensors take turns, also on a busy machine. A codec whose
+// residual takes hundreds of values to settle is predicted within 20 %, unless the trial says that the residual still
+// grows or that the guard acts.
 func TestShadowPredictsDDP(t *testing.T) {
 	require.Long(t)
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")

@@ -15,8 +15,8 @@ import (
 
 var nfpmModule = regexp.MustCompile(`(?m)^packer=(\S+)$`)
 
-// With a key packages are signed: rpm and gpg find the signatures of both kinds good, and a changed package bad. Without one they are not signed. The packages
-// hold small files in place of the program.
+// With a key packages are signed: rpm and gpg find the signatures of both kinds good, and a changed package bad.
+// Without one they are not signed. The packages hold small files in place of the program.
 func TestPackagesAreSigned(t *testing.T) {
 	t.Parallel()
 	require.Long(t)

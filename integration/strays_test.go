@@ -16,8 +16,8 @@ type stray struct {
 	word string
 }
 
-// nameLike matches a first word that looks like a name, as sentences begin with a capital. Exported names are not among them: they look
-// like the names of products.
+// nameLike matches a first word that looks like a name, as sentences begin with a capital. Exported names are not among
+// them: they look like the names of products.
 var nameLike = regexp.MustCompile(`^[a-z]\w*$`)
 
 // straysOf returns the strays of a file's functions, methods, types, variables and constants.

@@ -24,12 +24,13 @@ const schedules = "rare,each,random"
 // usual are enough of mixed for every day.
 const usual = schedules + ",ema-5,ema-unused,adam-momentum,max,fisher,parameters,buckets,then-averages,static,adamw-5,local-20,lora,byhand,diloco,hook"
 
-// mixed are the schedules, and the jobs in which a sum that is no gradient has lost something where the user had said that all are
-// gradients.
+// mixed are the schedules, and the jobs in which a sum that is no gradient has lost something where the user had said
+// that all are gradients.
 const mixed = schedules + ",ema-5,ema-10,ema-unused,ema-mean,momentum,adam-momentum,max,fisher,parameters,buckets,then-averages,static," +
 	"adamw-5,adamw-50,local-20,sgd-20,lora,byhand,diloco,hook"
 
-// others are the rest of the jobs that lost something, with other models, optimizers and distances, and jobs like them that did not.
+// others are the rest of the jobs that lost something, with other models, optimizers and distances, and jobs like them
+// that did not.
 const others = "ema-10,ema-50,ema-unused-10,ema-mean,lm-ema-5,lm-weights-10,weights-1,buckets-sum,average-10,momentum,lm-momentum,integers," +
 	"lm-local-5,lm-local-50,lm-flat-20,sgd-20,adam-20,then-averages-fast,activations,preactivations"
 
@@ -53,7 +54,8 @@ func wantSumsExact(t *testing.T, results []testbed.Result) {
 	t.Logf("torch %s, %d ranks: %d all-reduces in %.0f s, %d of them no gradients of DDP, %d inexact", r.Version, r.World, r.Collectives, r.Seconds, r.Sums, len(r.Inexact))
 }
 
-// wantProved fails the test unless as many bytes of gradients and of their sums went through the codecs as the job says, and nothing contradicted the calls.
+// wantProved fails the test unless as many bytes of gradients and of their sums went through the codecs as the job
+// says, and nothing contradicted the calls.
 func wantProved(t *testing.T, ctx context.Context, ps testbed.Proxies, config testbed.Config, results []testbed.Result) {
 	t.Helper()
 	samples, err := ps.Metrics(ctx)
@@ -89,8 +91,8 @@ func wantProvedBy(t *testing.T, samples []map[string]float64, config testbed.Con
 	}
 }
 
-// The processes' own calls tell gradients from all else that a job sums: what is none travels exactly, and all gradients of DDP lose
-// something, in both phases, from their third step on.
+// The processes' own calls tell gradients from all else that a job sums: what is none travels exactly, and all
+// gradients of DDP lose something, in both phases, from their third step on.
 func TestProvedSums(t *testing.T) {
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
 	const way = testbed.Way("3lc+int4")

@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// tensorflowJob returns a job of TensorFlow: its server and chief are at one site, and its workers at the other one. With one worker, or with two that step together,
-// each run ends with the same weights.
+// tensorflowJob returns a job of TensorFlow: its server and chief are at one site, and its workers at the other one.
+// With one worker, or with two that step together, each run ends with the same weights.
 func tensorflowJob(t *testing.T, mode string, workers int, args ...string) testbed.Job {
 	t.Helper()
 	var nodes []testbed.Node
@@ -29,7 +29,8 @@ func tensorflowJob(t *testing.T, mode string, workers int, args ...string) testb
 	return nodeJob(t, "tensorflow", "tensorflow_job.py", nodes, append([]string{"--mode", mode}, args...)...)
 }
 
-// A job ends through the proxies with the weights of a direct run, and has learned by then: 20 steps end with 0.684, those of one worker with 0.646.
+// A job ends through the proxies with the weights of a direct run, and has learned by then: 20 steps end with 0.684,
+// those of one worker with 0.646.
 func TestTensorFlow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -57,8 +58,8 @@ func TestTensorFlow(t *testing.T) {
 	}
 }
 
-// A tensor that a server's graph proves to be a gradient loses something, and nothing else does. On the user's word sums do as well: updates of Keras's optimizers, and in the ring
-// the first pass, so that the replicas stay alike.
+// A tensor that a server's graph proves to be a gradient loses something, and nothing else does. On the user's word
+// sums do as well: updates of Keras's optimizers, and in the ring the first pass, so that the replicas stay alike.
 func TestTensorFlowWithLoss(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -83,7 +83,8 @@ func layWAN(t *testing.T, lay func(context.Context, int, wansim.Link) (*testbed.
 	return w
 }
 
-// startProxies starts the proxies of c, ready to work, for the time of the test. One that ends by itself fails the test.
+// startProxies starts the proxies of c, ready to work, for the time of the test. One that ends by itself fails the
+// test.
 func startProxies(t *testing.T, w *testbed.WAN, c testbed.Config) testbed.Proxies {
 	t.Helper()
 	ps, err := program(t).Start(deadline(t, time.Minute), w, c)
@@ -114,8 +115,8 @@ func program(t *testing.T) *testbed.Gradproxy {
 	return g
 }
 
-// torchJob and jaxJob return jobs that run in one of the environments of env/install.sh, or skip the test. A job of torch has two buckets of
-// gradients.
+// torchJob and jaxJob return jobs that run in one of the environments of env/install.sh, or skip the test. A job of
+// torch has two buckets of gradients.
 func torchJob(t *testing.T, environment string, ranks int, args ...string) testbed.Job {
 	return newJob(t, environment, "torch_job.py", ranks, args)
 }
@@ -259,7 +260,8 @@ func report(t *testing.T, l leg) {
 		r.Job, r.Version, r.World, r.Parameters, r.Loss, r.Accuracy, r.WeightsSHA256, r.Seconds, r.Wall.Seconds(), l.bytes)
 }
 
-// sameResults fails the test unless every rank of got ended with the weights, the metrics and the loss of its twin in want.
+// sameResults fails the test unless every rank of got ended with the weights, the metrics and the loss of its twin in
+// want.
 func sameResults(t *testing.T, want, got []testbed.Result) {
 	t.Helper()
 	type outcome struct {

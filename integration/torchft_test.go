@@ -11,8 +11,9 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// TorchFT sums over process groups that are made anew at each quorum. The gradients of its DistributedDataParallel are proved in each of them, and keep
-// their residuals. The weights that LocalSGD averages, and the changes of weights that DiLoCo does, travel exactly, as does all else.
+// TorchFT sums over process groups that are made anew at each quorum. The gradients of its DistributedDataParallel are
+// proved in each of them, and keep their residuals. The weights that LocalSGD averages, and the changes of weights that
+// DiLoCo does, travel exactly, as does all else.
 func TestTorchFT(t *testing.T) {
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
 	job := newJob(t, "torchft", "torchft_job.py", 2, nil)

@@ -13,14 +13,16 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// upgraded runs a job whose proxies are replaced three times in its midst, one after the other, and returns its results.
+// upgraded runs a job whose proxies are replaced three times in its midst, one after the other, and returns its
+// results.
 func upgraded(t *testing.T, w *testbed.WAN, job testbed.Job, steps ...int) []testbed.Result {
 	t.Helper()
 	c := testbed.Config{Upgrades: true}
 	return through(t, w, startProxies(t, w, c), c, job, steps, func() {})
 }
 
-// through runs a job, replaces a proxy once all workers have done each of the steps, calls amid after the first time, and returns the workers' results.
+// through runs a job, replaces a proxy once all workers have done each of the steps, calls amid after the first time,
+// and returns the workers' results.
 func through(t *testing.T, w *testbed.WAN, ps testbed.Proxies, c testbed.Config, job testbed.Job, steps []int, amid func()) []testbed.Result {
 	t.Helper()
 	run := startJob(t, w, job)
@@ -71,8 +73,9 @@ func TestMXNetSurvivesUpgrades(t *testing.T) {
 	sameResults(t, want.results, got)
 }
 
-// TestJobsSurviveAll has a job of DistributedDataParallel and one of MXNet go through upgrades of both proxies, an outage of the WAN, and the attacks of a
-// third peer with a right certificate, all at once: both end with the direct run's weights. The outage lasts for the flag --outage.
+// TestJobsSurviveAll has a job of DistributedDataParallel and one of MXNet go through upgrades of both proxies, an
+// outage of the WAN, and the attacks of a third peer with a right certificate, all at once: both end with the direct
+// run's weights. The outage lasts for the flag --outage.
 func TestJobsSurviveAll(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]struct {
@@ -144,7 +147,8 @@ func sinks(t *testing.T, w *testbed.WAN, sites ...int) map[int]netip.AddrPort {
 	return all
 }
 
-// swallow takes all that a connection has and closes it. The kernel copies none of it (tcp(7), MSG_TRUNC): the attack sends gigabytes.
+// swallow takes all that a connection has and closes it. The kernel copies none of it (tcp(7), MSG_TRUNC): the attack
+// sends gigabytes.
 func swallow(c *net.TCPConn) {
 	defer c.Close()
 	raw, err := c.SyscallConn()

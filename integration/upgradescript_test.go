@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// fakeSystemctl stands for systemctl: a unit runs if a file has its name. A gradproxy that gradproxy-next has relieved ends after as many looks at it as the
-// file "looks" says, and a start fails if a file is called fails-UNIT.
+// fakeSystemctl stands for systemctl: a unit runs if a file has its name. A gradproxy that gradproxy-next has relieved
+// ends after as many looks at it as the file "looks" says, and a start fails if a file is called fails-UNIT.
 const fakeSystemctl = `#!/bin/sh
 cd "$UNITS"
 case $1 in
@@ -34,7 +34,8 @@ reset-failed) ;;
 esac
 `
 
-// The script of package upgrades says that the new version has taken over only if it has, and goes on where an earlier upgrade has come half way.
+// The script of package upgrades says that the new version has taken over only if it has, and goes on where an earlier
+// upgrade has come half way.
 func TestUpgradeScript(t *testing.T) {
 	script, err := os.ReadFile("../deploy/packages/upgrade.sh")
 	if err != nil {

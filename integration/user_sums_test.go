@@ -12,9 +12,10 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Where nobody sees the processes and the user says that all sums are gradients, the content check finds out that some are none, of which no value has
-// lost anything, and from there on nothing of the job loses anything. These jobs of DistributedDataParallel have all their gradients in one bucket, and
-// sum other things of the same size after steps in which gradients lose something.
+// Where nobody sees the processes and the user says that all sums are gradients, the content check finds out that some
+// are none, of which no value has lost anything, and from there on nothing of the job loses anything. These jobs of
+// DistributedDataParallel have all their gradients in one bucket, and sum other things of the same size after steps in
+// which gradients lose something.
 func TestContentEndsTheUsersWord(t *testing.T) {
 	t.Parallel()
 	const way = testbed.Way("3lc")

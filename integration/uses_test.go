@@ -20,8 +20,8 @@ import (
 // uses tell of each file of a package which other files declare names that it uses, with one of the names.
 type uses map[string]map[string]string
 
-// A source has the type-checked packages of one system. Each package is checked once: rooms with the bodies of their functions, and all that they
-// import without.
+// A source has the type-checked packages of one system. Each package is checked once: rooms with the bodies of their
+// functions, and all that they import without.
 type source struct {
 	files    *token.FileSet
 	listed   map[string]listed
@@ -148,8 +148,9 @@ func (s *source) note(room string, files []string, checked *types.Package, info 
 	s.names[room], s.methods[room] = names, methods
 }
 
-// implementations returns the methods of its package's types that a call of f, an interface's method, may run. An interface without a name, which asks values of
-// other packages for an ability, does not count, nor does one that is no value's type, but bounds the elements of a generic container.
+// implementations returns the methods of its package's types that a call of f, an interface's method, may run. An
+// interface without a name, which asks values of other packages for an ability, does not count, nor does one that is no
+// value's type, but bounds the elements of a generic container.
 func implementations(f *types.Func) (methods []*types.Func) {
 	named, ok := f.Signature().Recv().Type().(*types.Named)
 	if !ok {

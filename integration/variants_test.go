@@ -24,8 +24,9 @@ func variantsJob(t *testing.T, environment, variants string, args ...string) tes
 // variants are the ways to use DDP of torch_variants.py, but for the ones that fork or execute a program.
 const variants = "zero,powersgd,postlocal,groups,alike,accumulate,unused,normalized,half,empty,uneven"
 
-// Jobs shard their optimizer, sum by a communication hook, have several process groups, accumulate gradients, leave parameters unused, normalize over all
-// ranks, are of bfloat16, have a bucket without elements, or fewer batches at one rank. Losslessly all end with the weights of a direct run.
+// Jobs shard their optimizer, sum by a communication hook, have several process groups, accumulate gradients, leave
+// parameters unused, normalize over all ranks, are of bfloat16, have a bucket without elements, or fewer batches at one
+// rank. Losslessly all end with the weights of a direct run.
 func TestVariantsEndAsDirectly(t *testing.T) {
 	t.Parallel()
 	job := variantsJob(t, "torch215", variants)
@@ -38,8 +39,8 @@ func TestVariantsEndAsDirectly(t *testing.T) {
 	wantSumsExact(t, got)
 }
 
-// The same jobs with loss: their gradients are proved, and nothing else of them loses anything. A process may train in another PID namespace,
-// be forked, have children that inherit its connections, and execute its program anew.
+// The same jobs with loss: their gradients are proved, and nothing else of them loses anything. A process may train in
+// another PID namespace, be forked, have children that inherit its connections, and execute its program anew.
 func TestVariantsAreProved(t *testing.T) {
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
 	require.Command(t, "unshare")
@@ -65,8 +66,8 @@ func TestVariantsAreProved(t *testing.T) {
 	}
 }
 
-// Two threads call collectives of one process group at once, and a sum of noise gets the tag that a bucket's was about to get. Neither is proved, so that the noise travels
-// exactly. All other gradients lose something.
+// Two threads call collectives of one process group at once, and a sum of noise gets the tag that a bucket's was about
+// to get. Neither is proved, so that the noise travels exactly. All other gradients lose something.
 func TestTwoThreadsOfAGroup(t *testing.T) {
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
 	require.Command(t, "gcc")

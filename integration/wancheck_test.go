@@ -19,7 +19,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/vm"
 )
 
-// The topology that all back ends play: a link of each kind, asymmetric, at rates that a guest's one processor can carry.
+// The topology that all back ends play: a link of each kind, asymmetric, at rates that a guest's one processor can
+// carry.
 const checkTopology = `name: check
 sites: [{name: a}, {name: b}, {name: c}]
 links:
@@ -39,8 +40,8 @@ type checkedWay struct {
 	Off string
 }
 
-// Every back end gives links the requested figures, and the back ends agree with each other: user on this machine's kernel,
-// the others under a kernel that has netem and fq.
+// Every back end gives links the requested figures, and the back ends agree with each other: user on this machine's
+// kernel, the others under a kernel that has netem and fq.
 func TestWANBackEndsAgree(t *testing.T) {
 	require.Long(t)
 	require.Root(t)
@@ -104,12 +105,12 @@ func checked(t *testing.T, out string) []checkedWay {
 	return c.Links
 }
 
-// maxChecks is how often a back end is checked at most. Other work on the machine, or another machine on the same processors, makes links late; a link that
-// has wrong figures is as asked in no check.
+// maxChecks is how often a back end is checked at most. Other work on the machine, or another machine on the same
+// processors, makes links late; a link that has wrong figures is as asked in no check.
 const maxChecks = 4
 
-// asAsked has check run until each direction was as asked in one run, which is two of three tries of wan check, and returns the directions of these runs.
-// It fails the test where a direction never is.
+// asAsked has check run until each direction was as asked in one run, which is two of three tries of wan check, and
+// returns the directions of these runs. It fails the test where a direction never is.
 func asAsked(t *testing.T, backEnd string, check func() string) (best []checkedWay) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -140,8 +141,8 @@ func asAsked(t *testing.T, backEnd string, check func() string) (best []checkedW
 	return best
 }
 
-// apart names a figure in which two back ends differ by more than both may be off together. Losses must differ by more than
-// chance explains but once in a million runs.
+// apart names a figure in which two back ends differ by more than both may be off together. Losses must differ by more
+// than chance explains but once in a million runs.
 func apart(a, b checkedWay) string {
 	const probes = 2000
 	spread := 4.892 * math.Sqrt(2*a.Asked.Loss*(1-a.Asked.Loss)/probes)

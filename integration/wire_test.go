@@ -12,9 +12,9 @@ import (
 	"github.com/gradproxy/gradproxy/parser/capture"
 )
 
-// DDP sums up the map of parameters that no rank has used in C++, where no program sees it. The traffic between the ranks
-// and the proxies does: at both sites every map must be the same. Here it first appears when the job has run for a
-// while, and with it a second layout of buckets.
+// DDP sums up the map of parameters that no rank has used in C++, where no program sees it. The traffic between the
+// ranks and the proxies does: at both sites every map must be the same. Here it first appears when the job has run for
+// a while, and with it a second layout of buckets.
 func TestLateMapOfUnusedParametersTravelsExactly(t *testing.T) {
 	t.Parallel()
 	const (
@@ -98,7 +98,8 @@ func reductions(t *testing.T, tap *testbed.Tap) [2][][]byte {
 		if s.gap {
 			t.Error("the capture lacks bytes")
 		}
-		// The capture shows the two directions of the proxy beside the client under different addresses, as two connections.
+		// The capture shows the two directions of the proxy beside the client under different addresses, as two
+		// connections.
 		for side := range all {
 			if p := payloads(s.bytes[side]); p != nil && all[side] == nil {
 				all[side] = p
@@ -120,9 +121,10 @@ func (s *stream) Data(from parser.Side, b []byte) { s.bytes[from] = append(s.byt
 func (s *stream) Gap(parser.Side)                 { s.gap = true }
 func (s *stream) Close(bool)                      {}
 
-// payloads returns the payloads of all-reduces in one direction of a connection between torch 2's ranks; nil if it is none.
-// An op is six 64-bit integers, the second its opcode, the third the slot, whose highest byte names the collective, the
-// fifth the length of the payload if the opcode is 0 or 1 (gloo/transport/tcp/pair.h). The client first sends 8 bytes.
+// payloads returns the payloads of all-reduces in one direction of a connection between torch 2's ranks; nil if it is
+// none. An op is six 64-bit integers, the second its opcode, the third the slot, whose highest byte names the
+// collective, the fifth the length of the payload if the opcode is 0 or 1 (gloo/transport/tcp/pair.h). The client first
+// sends 8 bytes.
 func payloads(b []byte) (found [][]byte) {
 	const preamble, sendUnbound, allReduce = 48, 1, 4
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }

@@ -66,8 +66,9 @@ type wordRow struct {
 	ProvedInexact int `json:"proved_inexact"`
 }
 
-// On the user's word alone, where nobody sees the processes, the content check finds most sums that are no gradients, also in a ring of three. With -word this
-// measures how many it does not find, and that none of them loses anything where the processes are seen.
+// On the user's word alone, where nobody sees the processes, the content check finds most sums that are no gradients,
+// also in a ring of three. With -word this measures how many it does not find, and that none of them loses anything
+// where the processes are seen.
 func TestUsersWord(t *testing.T) {
 	t.Parallel()
 	if *wordFile == "" {
@@ -143,8 +144,8 @@ func onWord(t *testing.T, j wordJob, seed int) map[string]wordRow {
 	return rows
 }
 
-// whereSeen runs all jobs of an environment and a number of ranks where their processes are seen, as one job. It fails the test if a sum that is no gradient of DDP is
-// inexact, and returns the sums by case and kind.
+// whereSeen runs all jobs of an environment and a number of ranks where their processes are seen, as one job. It fails
+// the test if a sum that is no gradient of DDP is inexact, and returns the sums by case and kind.
 func whereSeen(t *testing.T, environment string, ranks int) map[string]testbed.Checks {
 	t.Helper()
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")

@@ -16,19 +16,24 @@ import (
 	"testing"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf8"
 )
 
 // maxVague is the number of vague words among 1,000 words of prose that a package or a page must stay below. Go's
 // net/http has 0.2 times "what", golang.org/x/net/quic 0.4.
 const maxVague = 2
 
+// maxColumns is the number of columns that a line of running comment must not pass. A tab is four columns.
+const maxColumns = 120
+
 // vague matches the words that stand in place of a noun.
 var vague = regexp.MustCompile(`(?i)\b(what|who|those)\b`)
 
-// TestWords looks at the words of each package: names of functions, methods, types, variables and constants of the package, and of exported
-// fields, must not contain a word that docs/glossary.md has in its column "not", except in tests; nothing, not even a local variable of a test,
-// is called most or least; a comment on a declaration that begins
-// with a name begins with the declared one; and comments, in tests as well, must name the things that they speak of. For one package:
+// TestWords looks at the words of each package: names of functions, methods, types, variables and constants of the
+// package, and of exported fields, must not contain a word that docs/glossary.md has in its column "not", except in
+// tests; nothing, not even a local variable of a test, is called most or least; a comment on a declaration that begins
+// with a name begins with the declared one; no line of a comment is wider than 120 columns; and comments, in tests as
+// well, must name the things that they speak of. For one package:
 //
 //	go test ./integration -v -run 'TestWords/proxy/tunnel'
 func TestWords(t *testing.T) {
@@ -48,6 +53,9 @@ func TestWords(t *testing.T) {
 			}
 			for _, name := range prose.strays {
 				t.Errorf("%s: the comment begins with %s, which is not the name that it stands at: begin with the name, or with a capital", name.where, name.text)
+			}
+			for _, line := range prose.wide {
+				t.Errorf("%s: the line ends behind column %d: wrap the comment: %s", line.where, maxColumns, line.text)
 			}
 			prose.check(t.Errorf)
 		})
@@ -114,6 +122,10 @@ func TestCountingWords(t *testing.T) {
 	if len(p.vague) != 3 || p.words != 19 {
 		t.Errorf("%d vague words of %d, want 3 of 19", len(p.vague), p.words)
 	}
+	long := "// " + strings.Repeat("word ", 23) + "w" // 119 columns
+	if isWide("", long) || !isWide("", long+"or") || !isWide("\t", long) || isWide("", "//go:generate "+long) || isWide("x := 1 ", long) {
+		t.Error("lines of comments that end behind column 120 are not the ones that are found")
+	}
 	for name, want := range map[string]bool{"PayAll": true, "repaid": false, "HTTPPay": true, "Payload": false, "pay2": true} {
 		if containsWords(camelWords(name), []string{"pay"}) != want {
 			t.Errorf("pay in %s: want %t", name, want)
@@ -130,6 +142,7 @@ type prose struct {
 	vague  []found // each vague word with its line
 	names  []found
 	bounds []found // most and least, wherever an identifier is one of them
+	wide   []found // lines of comments, without tables and code, that are too long to read
 	strays []found // first words of comments on declarations that look like a name and are not the declared one
 }
 
@@ -220,8 +233,8 @@ func sourceFolders(t *testing.T) (folders []string) {
 	return slices.Compact(folders)
 }
 
-// sourceFiles returns all files with one of the extensions, by their paths in the repository. Test data and folders whose
-// names begin with a dot or an underscore are left out.
+// sourceFiles returns all files with one of the extensions, by their paths in the repository. Test data and folders
+// whose names begin with a dot or an underscore are left out.
 func sourceFiles(t *testing.T, extensions ...string) (files []string) {
 	err := filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -283,7 +296,11 @@ func (p *prose) readGo(path string, text []byte) error {
 	}
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
-			p.addComment(path, positions.Position(comment.Pos()).Line, comment.Text)
+			at := positions.Position(comment.Pos())
+			p.addComment(path, at.Line, comment.Text)
+			if indent := text[at.Offset-at.Column+1 : at.Offset]; isWide(string(indent), comment.Text) {
+				p.wide = append(p.wide, found{fmt.Sprintf("%s:%d", path, at.Line), comment.Text})
+			}
 		}
 	}
 	at := func(id *ast.Ident) found {
@@ -335,6 +352,13 @@ func (p *prose) readGo(path string, text []byte) error {
 		return true
 	})
 	return nil
+}
+
+// isWide reports whether a line with nothing but a comment after indent is too long. Directives, tables and code may be
+// long, and so may a line with an address, which cannot be broken.
+func isWide(indent, comment string) bool {
+	return strings.Trim(indent, "\t") == "" && strings.HasPrefix(comment, "// ") && !strings.Contains(comment, "://") &&
+		4*len(indent)+utf8.RuneCountInString(comment) > maxColumns
 }
 
 // boundsOf returns the identifiers of a file that are called most or least. at says where one stands.

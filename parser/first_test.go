@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A letters value is a parser that reads runs of letters: lower case is opaque, a capital is a byte of the tensor of that
-// length and key, and it understands no letter outside its alphabet.
+// A letters value is a parser that reads runs of letters: lower case is opaque, a capital is a byte of the tensor of
+// that length and key, and it understands no letter outside its alphabet.
 type letters struct {
 	alphabet string
 	size     int // of the tensor that begins at the next capital
@@ -58,8 +58,8 @@ func TestFirstConforms(t *testing.T) {
 	parsertest.Run(t, fresh, parser.Conn{}, exchanges...)
 }
 
-// classes writes the answers of p for stream, a letter for each byte: the tensor's length in digits, '.' for opaque bytes,
-// and '!' for bytes after an error.
+// classes writes the answers of p for stream, a letter for each byte: the tensor's length in digits, '.' for opaque
+// bytes, and '!' for bytes after an error.
 func classes(p parser.Parser, stream string, step int) (string, error) {
 	var out []byte
 	for len(out) < len(stream) {

@@ -2,7 +2,8 @@ package parser
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// A Label is the name of a tensor in the words of the job, for people. Its texts come from the job. Empty fields are not known.
+// A Label is the name of a tensor in the words of the job, for people. Its texts come from the job. Empty fields are
+// not known.
 type Label struct {
 	From, To string // processes: "worker 1", "server 0"
 	Name     string // of the tensor: "bucket 2 of 5", "key 17", "dense/kernel"
@@ -12,7 +13,8 @@ type Label struct {
 // A Labeler is a Parser that can tell the names of tensors.
 type Labeler interface {
 	Parser
-	// Label returns the name of a tensor whose first bytes Next has returned last. It must be quick, and must change nothing.
+	// Label returns the name of a tensor whose first bytes Next has returned last. It must be quick, and must change
+	// nothing.
 	Label(t tensor.Tensor) Label
 }
 

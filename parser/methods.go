@@ -3,7 +3,8 @@ package parser
 // A Dispatched is a Parser whose streams carry calls of named methods.
 type Dispatched interface {
 	Parser
-	// Method returns the path of the method to whose call the last segment of Next belongs, as "/package.Service/Method"; "": the segment belongs to none.
+	// Method returns the path of the method to whose call the last segment of Next belongs, as
+	// "/package.Service/Method"; "": the segment belongs to none.
 	Method() string
 }
 

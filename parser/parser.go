@@ -1,8 +1,8 @@
 // Package parser tells tensors from other bytes in the TCP connections of training jobs.
 //
 // A [Protocol] makes two [Parser]s for a connection, one for each direction. A Parser is given the bytes of its
-// direction as they come, in pieces of any size, and tells for each byte whether it belongs to a tensor, and to which. It
-// never waits, and never changes a byte: bytes that it does not understand are opaque and travel as they came.
+// direction as they come, in pieces of any size, and tells for each byte whether it belongs to a tensor, and to which.
+// It never waits, and never changes a byte: bytes that it does not understand are opaque and travel as they came.
 //
 // Incomplete, foreign and broken input have three answers: a header that is cut short is opaque so far; a stream of
 // another protocol ends in [ErrForeign]; a stream that stops being understood ends in any other error. In each case
@@ -36,9 +36,10 @@ type Segment struct {
 }
 
 // A Protocol makes the parsers of a new connection. They may share facts with each other and with the other connections
-// of the job (ps-lite answers a request on another connection). Facts must not cross jobs, nor peers: in a configured job the words of the Own side
-// count for all peers, the other side's for their peer alone (package gloo says where these count for others). A Protocol must be safe for concurrent
-// use, and so must the two parsers of a connection with each other.
+// of the job (ps-lite answers a request on another connection). Facts must not cross jobs, nor peers: in a configured
+// job the words of the Own side count for all peers, the other side's for their peer alone (package gloo says where
+// these count for others). A Protocol must be safe for concurrent use, and so must the two parsers of a connection with
+// each other.
 type Protocol interface {
 	String() string
 	// Traits returns the same value whenever it is called.

@@ -3,9 +3,9 @@ package parser
 // A Sized is a Parser that tells how much memory its state takes, so that a program with many connections can bound it.
 type Sized interface {
 	Parser
-	// Held returns about how many bytes the Parser holds for as long as it is used. State that the two directions of a connection share is told
-	// by one of them; state that connections share is left out if it is bounded for all of them together. Held is called between two calls
-	// of Next, and must be quick.
+	// Held returns about how many bytes the Parser holds for as long as it is used. State that the two directions of a
+	// connection share is told by one of them; state that connections share is left out if it is bounded for all of
+	// them together. Held is called between two calls of Next, and must be quick.
 	Held() int
 }
 

@@ -20,16 +20,17 @@ import (
 // An Incoming is an opening that waits for its answer; *tunnel.Incoming is one.
 type Incoming = handover.Incoming
 
-// TakesPlace reports whether a peer's opening may begin to use descriptors, so that it needs one of Config.Places. The others are bounded here: one at a
-// time resumes a connection that is there, which has its place, and one at a time asks for a peer's connections to rest.
+// TakesPlace reports whether a peer's opening may begin to use descriptors, so that it needs one of Config.Places. The
+// others are bounded here: one at a time resumes a connection that is there, which has its place, and one at a time
+// asks for a peer's connections to rest.
 func TakesPlace(opening []byte) bool {
 	return len(opening) == 0 || opening[0] != frame.OpeningResume && opening[0] != frame.OpeningRest
 }
 
-// Accept answers a peer's opening: it dials the server, at once, if the peer may have that dialled, and then carries the
-// connection. accept answers yes. The server sees one connection, or none: a dial that
-// was refused is repeated, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn. Accept may return before the connection
-// has ended; ended is called then.
+// Accept answers a peer's opening: it dials the server, at once, if the peer may have that dialled, and then carries
+// the connection. accept answers yes. The server sees one connection, or none: a dial that was refused is repeated, for
+// a while (Settings.RefusedRetry), and nothing once the peer has withdrawn. Accept may return before the connection has
+// ended; ended is called then.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream, ended func()) {
 	p.carry(p.accept(peer, opened, in, accept), ended)
 }
@@ -89,9 +90,9 @@ const (
 	lastRetry  = time.Second
 )
 
-// reach dials a server for a peer. One that refuses is dialled again: the app beside the peer was not refused, since the
-// proxy there had to accept its connection before anything was known of the server, and so does not try again itself as it
-// would have. No refused dial uses up a socket that accepts once.
+// reach dials a server for a peer. One that refuses is dialled again: the app beside the peer was not refused, since
+// the proxy there had to accept its connection before anything was known of the server, and so does not try again
+// itself as it would have. No refused dial uses up a socket that accepts once.
 func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logger) (*net.TCPConn, error) {
 	ctx, end := context.WithCancelCause(p.opening)
 	defer end(nil)

@@ -80,8 +80,8 @@ var apart = []netip.Prefix{
 var errDenied = errors.New("proxy: destination denied")
 
 // allowed checks an address that a peer asks this proxy to dial. Destinations that no rule names are denied; and some
-// are, whatever the rules say: no host is reached there, or one that a peer has no business with. own are the listeners of
-// this process, local the addresses of this host's interfaces.
+// are, whatever the rules say: no host is reached there, or one that a peer has no business with. own are the listeners
+// of this process, local the addresses of this host's interfaces.
 func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) error {
 	a = frame.Unmap(a)
 	switch ip := a.Addr(); {
@@ -104,8 +104,9 @@ func notSelf(own []netip.AddrPort, local func() ([]net.Addr, error), a netip.Add
 	return nil
 }
 
-// reaches reports whether a connection to a comes to a listener. A listener on the unspecified address takes connections to all
-// addresses of its host, [::] also to its addresses of IPv4; other hosts' ports of the same number are not its own.
+// reaches reports whether a connection to a comes to a listener. A listener on the unspecified address takes
+// connections to all addresses of its host, [::] also to its addresses of IPv4; other hosts' ports of the same number
+// are not its own.
 func reaches(listener netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) bool {
 	l := listener.Addr()
 	switch {
@@ -119,7 +120,8 @@ func reaches(listener netip.AddrPort, local func() ([]net.Addr, error), a netip.
 	return isLocal(a.Addr(), local)
 }
 
-// isLocal reports whether an address is one of this host's. Where the host does not tell its addresses, any might be one.
+// isLocal reports whether an address is one of this host's. Where the host does not tell its addresses, any might be
+// one.
 func isLocal(a netip.Addr, local func() ([]net.Addr, error)) bool {
 	if a.IsLoopback() { // all of 127.0.0.0/8, though interfaces list one address
 		return true

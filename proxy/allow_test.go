@@ -74,8 +74,8 @@ func TestAllowList(t *testing.T) {
 	}
 }
 
-// A listener on all addresses of its host keeps its port from being dialled there, however the address is written, and on
-// no other host.
+// A listener on all addresses of its host keeps its port from being dialled there, however the address is written, and
+// on no other host.
 func TestOwnPortIsOwnOnThisHostOnly(t *testing.T) {
 	everywhere := []DialRule{
 		{netip.MustParsePrefix("0.0.0.0/0"), 1, 65535}, {netip.MustParsePrefix("::/0"), 1, 65535},

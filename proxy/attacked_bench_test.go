@@ -148,14 +148,15 @@ func (m *mallory) enter(ctx context.Context, opening []byte) (*tunnel.Stream, er
 	return st, nil
 }
 
-// The bytes in a second of all of an attacker's streams. Without a bound any bytes at all, on enough streams, would take the processors from
-// the honest peer.
+// The bytes in a second of all of an attacker's streams. Without a bound any bytes at all, on enough streams, would
+// take the processors from the honest peer.
 const (
 	manyBytes = 50e6 // 400 Mbit/s
 	fewBytes  = 1e6  // each 200 of them decode to 320 MiB
 )
 
-// flood has n streams to a server each say head once and then body again and again, until ctx ends. It returns how often all together said it.
+// flood has n streams to a server each say head once and then body again and again, until ctx ends. It returns how
+// often all together said it.
 func (m *mallory) flood(ctx context.Context, rate float64, n int, server netip.AddrPort, head, body []byte) int {
 	pause := time.Duration(float64(n*len(body)) / rate * float64(time.Second))
 	var all sync.WaitGroup
@@ -206,8 +207,8 @@ func bomb() (head, body []byte, err error) {
 	return head, body, nil
 }
 
-// zeros has mallory put ever new values of 16 MiB of zeros, have them forgotten and begin anew, so that no room is ever used up. It returns the number of
-// values that were sent.
+// zeros has mallory put ever new values of 16 MiB of zeros, have them forgotten and begin anew, so that no room is ever
+// used up. It returns the number of values that were sent.
 func (m *mallory) zeros(ctx context.Context) (values int, err error) {
 	const n, batch = frame.MaxBlock / 4, 4
 	codec, err := all.New("lossless")
@@ -246,7 +247,8 @@ func (m *mallory) zeros(ctx context.Context) (values int, err error) {
 	return values, nil
 }
 
-// headers returns a Bytes frame of the greeting of Gloo and of headers of messages whose payloads never come, each with a slot of its own.
+// headers returns a Bytes frame of the greeting of Gloo and of headers of messages whose payloads never come, each with
+// a slot of its own.
 func headers() (body []byte) {
 	var b []byte
 	for i := range uint64(1000) {
@@ -257,7 +259,8 @@ func headers() (body []byte) {
 	return frame.Append(nil, frame.Frame{Kind: frame.Bytes, Body: b})
 }
 
-// noise returns a Bytes frame as long as that of headers, of no protocol: the loss by it is the work of carrying so many bytes.
+// noise returns a Bytes frame as long as that of headers, of no protocol: the loss by it is the work of carrying so
+// many bytes.
 func noise() []byte {
 	b := make([]byte, 48000)
 	rand.NewChaCha8([32]byte{7}).Read(b)
@@ -305,8 +308,8 @@ func attacks() map[string]attacktest.Attack {
 	}
 }
 
-// BenchmarkUnderAttack measures an honest peer through a proxy while another peer attacks with frames: see attacktest.Rounds. Package tunnel has the same
-// for attacks on carriers. Run it with -benchtime 5x.
+// BenchmarkUnderAttack measures an honest peer through a proxy while another peer attacks with frames: see
+// attacktest.Rounds. Package tunnel has the same for attacks on carriers. Run it with -benchtime 5x.
 func BenchmarkUnderAttack(b *testing.B) {
 	for _, c := range []struct {
 		name string

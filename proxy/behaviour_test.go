@@ -19,7 +19,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// Whatever pieces tensors come in, interleaved or not, with opaque bytes between them, the far app reads the same bytes.
+// Whatever pieces tensors come in, interleaved or not, with opaque bytes between them, the far app reads the same
+// bytes.
 func TestAnyStreamArrives(t *testing.T) {
 	for _, flow := range []bool{false, true} {
 		seed := rand.Uint64()

@@ -71,7 +71,8 @@ func stalled(wrote *atomic.Int64) {
 	}
 }
 
-// held returns the bytes of a proxy's buffers that are in use, and the ones that are paid for, at a time when none was taken or given back.
+// held returns the bytes of a proxy's buffers that are in use, and the ones that are paid for, at a time when none was
+// taken or given back.
 func held(p *Proxy) (inUse, paid int64) {
 	inUse, paid = p.env.Buffers.InUse(), p.env.Sending.Used()
 	for before := paid - 1; before != paid; {
@@ -93,8 +94,8 @@ func writeCounted(t *testing.T, c *net.TCPConn, stream []byte, wrote *atomic.Int
 	c.CloseWrite()
 }
 
-// Many connections, whose readers read nothing until their writers can write no more, share little memory: it suffices, and
-// all bytes arrive.
+// Many connections, whose readers read nothing until their writers can write no more, share little memory: it suffices,
+// and all bytes arrive.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	connections := 50

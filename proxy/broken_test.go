@@ -81,8 +81,8 @@ func TestCorruptBlockResetsWaitingApps(t *testing.T) {
 	}
 }
 
-// An app resets its connection while the proxy writes to it, and the write uses up the error; the far app must not take that for
-// an orderly end.
+// An app resets its connection while the proxy writes to it, and the write uses up the error; the far app must not take
+// that for an orderly end.
 func TestResetDuringDeliveryIsNoEnd(t *testing.T) {
 	for range 30 {
 		p := newPair(t, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/relay"
 )
 
-// serveApart connects c to its server from here. It may return before the connection has ended; ended is called then. No parser sees its bytes. why is the
-// reason, for the log.
+// serveApart connects c to its server from here. It may return before the connection has ended; ended is called then.
+// No parser sees its bytes. why is the reason, for the log.
 func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening, why string, ended func()) {
 	log := p.config.Log.With("client", o.Client, "server", o.Server)
 	r, err := p.beginBypass()
@@ -32,7 +32,8 @@ func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o
 	ended()
 }
 
-// relay has r pass bytes on between c and its server. ended is called once the connection has ended, unless there is an error.
+// relay has r pass bytes on between c and its server. ended is called once the connection has ended, unless there is an
+// error.
 func (p *Proxy) relay(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *frame.Opening, ended func()) error {
 	if err := notSelf(p.config.Own, net.InterfaceAddrs, o.Server); err != nil {
 		return err // it would come back here, again and again
@@ -87,7 +88,8 @@ func (p *Proxy) beginBypass() (*relay.Relay, error) {
 // errNoPlace ends a connection that has waited too long for the place of its second descriptor.
 var errNoPlace = errors.New("proxy: too many connections: raise the limits of descriptors (ulimit -n, LimitNOFILE=) and of memory")
 
-// enterPlace waits for the place of a server's connection, as long as dialling may take: each holder of a place is open, or waits here.
+// enterPlace waits for the place of a server's connection, as long as dialling may take: each holder of a place is
+// open, or waits here.
 func (p *Proxy) enterPlace(ctx context.Context) error {
 	if p.config.Places == nil {
 		return nil

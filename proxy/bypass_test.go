@@ -19,7 +19,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 )
 
-// A server behind no peer is reached from here: bytes and ends come as they are, and a drain waits for the connection, or resets it.
+// A server behind no peer is reached from here: bytes and ends come as they are, and a drain waits for the connection,
+// or resets it.
 func TestBypass(t *testing.T) {
 	p := newPair(t, nil)
 	p.near.Apply(Settings{Policy: p.near.env.Policy()})

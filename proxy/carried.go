@@ -7,8 +7,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path/send"
 )
 
-// A carried is a connection with its seat, from its opening to its end. Until either side has said something it sleeps: it has no goroutine, and the state
-// of both directions is made at the first byte. Jobs open more connections than they use.
+// A carried is a connection with its seat, from its opening to its end. Until either side has said something it sleeps:
+// it has no goroutine, and the state of both directions is made at the first byte. Jobs open more connections than they
+// use.
 type carried struct {
 	proxy *Proxy
 	conn  *path.Conn
@@ -21,7 +22,8 @@ type carried struct {
 	ended      func() // gives back the rest; called last
 }
 
-// carry carries a connection; nil: it has ended already. It returns when the connection sleeps, or has ended. finished is called once it has ended.
+// carry carries a connection; nil: it has ended already. It returns when the connection sleeps, or has ended. finished
+// is called once it has ended.
 func (p *Proxy) carry(k *carried, finished func()) {
 	if k == nil {
 		finished()

@@ -30,8 +30,8 @@ func silent(t *testing.T, l *linked, ln net.Listener, n int) (clients, servers [
 	return clients, servers
 }
 
-// A connection that has said nothing has no goroutine at either proxy; and once either side speaks, sends its FIN or resets, the
-// other hears it.
+// A connection that has said nothing has no goroutine at either proxy; and once either side speaks, sends its FIN or
+// resets, the other hears it.
 func TestSilentConnection(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("connections sleep on Linux only")

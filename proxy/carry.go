@@ -53,7 +53,8 @@ func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logge
 	}}, o)
 }
 
-// resume returns a connection that another process has handed over, at rest, with its seat; nil: it has ended. ended is called once the connection has ended.
+// resume returns a connection that another process has handed over, at rest, with its seat; nil: it has ended. ended is
+// called once the connection has ended.
 func (p *Proxy) resume(end *app.Conn, peer string, log *slog.Logger, o frame.Opening, own parser.Side, fin bool, ended func()) *carried {
 	job := p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr())
 	c := p.connOf(end, peer, job.Name, log, o, own)
@@ -101,9 +102,10 @@ func (p *Proxy) sit(k *carried, o frame.Opening) *carried {
 	return k
 }
 
-// sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried; 0: the kernel chooses. An
-// app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the kernel's memory for TCP is one for the
-// whole host. So memory bounds the buffers of all connections together, and each of the first few has an equal part of it.
+// sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried;
+// 0: the kernel chooses. An app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the
+// kernel's memory for TCP is one for the whole host. So memory bounds the buffers of all connections together, and each
+// of the first few has an equal part of it.
 func sendBuffer(memory, connections int64) int {
 	const few, minimum, maximum = 64, 64 << 10, 4 << 20
 	n := memory / max(connections+1, few) / 2 // the kernel doubles it, for its own needs

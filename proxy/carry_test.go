@@ -2,8 +2,8 @@ package proxy
 
 import "testing"
 
-// The kernel's buffers towards apps that do not read are bounded together, from the first connection on, but for the least that a connection
-// needs.
+// The kernel's buffers towards apps that do not read are bounded together, from the first connection on, but for the
+// least that a connection needs.
 func TestSendBuffers(t *testing.T) {
 	for _, memory := range []int64{16 << 20, 256 << 20, 4 << 30} {
 		total := int64(0)

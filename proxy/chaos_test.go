@@ -54,8 +54,9 @@ type chaosRow struct {
 	Seconds  float64           `json:"seconds"`  // of virtual time
 }
 
-// Whatever happens to two sites and to the network between them, no byte is lost, doubled or changed unseen: every connection of the
-// job is complete and equal, or reset. It is reset only where there is a reason, and nothing is left when all is over.
+// Whatever happens to two sites and to the network between them, no byte is lost, doubled or changed unseen: every
+// connection of the job is complete and equal, or reset. It is reset only where there is a reason, and nothing is left
+// when all is over.
 func TestChaos(t *testing.T) {
 	seeds := *chaosSeeds
 	if seeds == 0 {
@@ -81,7 +82,8 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// chaosLacks are the kinds of frames that TestChaos has none of: chaosProtocol tells no parts of values and no masks, and rest is TestChaosAtRest's.
+// chaosLacks are the kinds of frames that TestChaos has none of: chaosProtocol tells no parts of values and no masks,
+// and rest is TestChaosAtRest's.
 var chaosLacks = map[frame.Kind]bool{frame.Parts: true, frame.Mask: true, frame.Rest: true}
 
 // playSeed plays one seed in virtual time, and returns the frames that have come, by kind.

@@ -57,7 +57,8 @@ const firstPort = 10_000
 
 func kindOf(port uint16) traffic { return traffic(port-firstPort) % kinds }
 
-// chaosCodecs knows every codec, and the test's lossless one, whose decoder fails if blocks come out of order, as "lossless(level=fast)".
+// chaosCodecs knows every codec, and the test's lossless one, whose decoder fails if blocks come out of order, as
+// "lossless(level=fast)".
 func chaosCodecs(text string) (codecs.Codec, error) {
 	if text == "lossless" {
 		return pathtest.Codec(text)

@@ -15,8 +15,8 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// A way is one direction of a connection in virtual time, over the model of a link. As with TCP, bytes are late, or are lost with the
-// connection. Only a tamper changes them: somebody on the way, or an error that the checksum misses.
+// A way is one direction of a connection in virtual time, over the model of a link. As with TCP, bytes are late, or are
+// lost with the connection. Only a tamper changes them: somebody on the way, or an error that the checksum misses.
 type way struct {
 	mu    sync.Mutex
 	cond  sync.Cond
@@ -230,7 +230,8 @@ func (c *wayConn) SetLinger(sec int) error {
 	return nil
 }
 
-// Close ends the connection as close(2) does: by a FIN, or by an RST where bytes are left unread or SetLinger(0) asks for it.
+// Close ends the connection as close(2) does: by a FIN, or by an RST where bytes are left unread or SetLinger(0) asks
+// for it.
 func (c *wayConn) Close() error {
 	var unread, reset, again bool
 	c.out.change(func() { again, c.shut = c.shut, true })

@@ -18,8 +18,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path"
 )
 
-// Connections come to rest again and again, at either site or both at once, and go on in the same process or in another one, while the faults of TestChaos
-// happen: every promise of TestChaos holds.
+// Connections come to rest again and again, at either site or both at once, and go on in the same process or in another
+// one, while the faults of TestChaos happen: every promise of TestChaos holds.
 func TestChaosAtRest(t *testing.T) {
 	seeds := uint64(12)
 	if os.Getenv(require.LongVariable) != "" {
@@ -77,7 +77,8 @@ func (s *chaosSite) rests(r *rand.Rand) bool {
 	return true
 }
 
-// A lentConn is a descriptor of the proxy's end of an app's connection. Once another process has one too it can be closed without an effect.
+// A lentConn is a descriptor of the proxy's end of an app's connection. Once another process has one too it can be
+// closed without an effect.
 type lentConn struct {
 	*wayConn
 	lent atomic.Bool

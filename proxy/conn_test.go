@@ -19,7 +19,8 @@ func TestConn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, protocols)
 			if protocols != nil {
-				// One of nettest's writers sends zeros until all buffers are full, and each eight zeros are a message: small buffers suffice.
+				// One of nettest's writers sends zeros until all buffers are full, and each eight zeros are a message:
+				// small buffers suffice.
 				p.mu.Lock()
 				p.narrow = 128 << 10
 				p.mu.Unlock()

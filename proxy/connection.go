@@ -17,7 +17,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// resetGrace is how long bytes that were sent before an app's reset may take to leave. TCP itself promises nothing for such bytes.
+// resetGrace is how long bytes that were sent before an app's reset may take to leave. TCP itself promises nothing for
+// such bytes.
 const resetGrace = 5 * time.Second
 
 // A passage is the state of a connection that outlives its streams: the parsers, and the sender of the last stream.
@@ -40,8 +41,8 @@ func (p *Proxy) newPassage(c *path.Conn, protocols []parser.Protocol, pc parser.
 	return t
 }
 
-// both carries the bytes of a connection both ways until both directions have ended, and returns how that came; or until both that have not ended
-// are at rest.
+// both carries the bytes of a connection both ways until both directions have ended, and returns how that came; or
+// until both that have not ended are at rest.
 func (t *passage) both(c *path.Conn) (how string, rests bool) {
 	sender, err := send.New(c, t.flow)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// Each way in which a connection ends has its name in metrics and logs; of two errors that of the receiving direction counts.
+// Each way in which a connection ends has its name in metrics and logs; of two errors that of the receiving direction
+// counts.
 func TestHow(t *testing.T) {
 	c := &path.Conn{Log: slog.New(slog.DiscardHandler)}
 	wrapped := func(err error) error { return fmt.Errorf("wrapped: %w", err) }
@@ -89,7 +90,8 @@ func (s *slowSocket) Close() error {
 	return nil
 }
 
-// A connection that breaks sends the app a reset, and no end that looks orderly, also where both directions have ended before the reset has been sent.
+// A connection that breaks sends the app a reset, and no end that looks orderly, also where both directions have ended
+// before the reset has been sent.
 func TestBrokenConnectionIsNeverClosedInOrder(t *testing.T) {
 	p := newTestProxy(t)
 	s := &slowSocket{brokenEnd: brokenEnd{make(chan struct{})}, begun: make(chan struct{}), closed: make(chan int64, 4)}
@@ -116,7 +118,8 @@ func TestBrokenConnectionIsNeverClosedInOrder(t *testing.T) {
 	close(slow)
 }
 
-// Of two apps that reset their connection at once each is told as the one that did, or as the other's far app: the tunnel has done nothing wrong.
+// Of two apps that reset their connection at once each is told as the one that did, or as the other's far app: the
+// tunnel has done nothing wrong.
 func TestResetsThatMeet(t *testing.T) {
 	logs := map[string]*logBuffer{"near": {}, "far": {}}
 	l := newLinked(t, func(near, far *Config) {

@@ -10,8 +10,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Every codec can be named by a policy. A codec that loses nothing, or does not take floats, delivers the values that were sent; a codec
-// that may lose something delivers all but the residual, from the second value on, unless it is right on average only.
+// Every codec can be named by a policy. A codec that loses nothing, or does not take floats, delivers the values that
+// were sent; a codec that may lose something delivers all but the residual, from the second value on, unless it is
+// right on average only.
 func TestEveryCodecByPolicy(t *testing.T) {
 	for _, name := range all.Names() {
 		if name == "lossless" {
@@ -47,8 +48,9 @@ func TestEveryCodecByPolicy(t *testing.T) {
 	}
 }
 
-// conservedBy checks that the sum of the values sent is the sum of the values received and the residual, but for a part of the
-// largest of these: codecs that deliver values of another size, as codecs do that keep the mean only, make sums large.
+// conservedBy checks that the sum of the values sent is the sum of the values received and the residual, but for a part
+// of the largest of these: codecs that deliver values of another size, as codecs do that keep the mean only, make sums
+// large.
 func (l *lossyRun) conservedBy(p *Proxy, part float64) {
 	l.t.Helper()
 	residual := lossyResidual(l.t, p)

@@ -154,8 +154,8 @@ func distance(a, b *replica) float64 {
 	return math.Sqrt(d / n)
 }
 
-// The owner of a sum keeps it exactly, the other replica receives it through the proxies: a flush brings replicas of plain
-// SGD together again, and replicas with momentum not.
+// The owner of a sum keeps it exactly, the other replica receives it through the proxies: a flush brings replicas of
+// plain SGD together again, and replicas with momentum not.
 func TestFlushHealsPlainSGDOnly(t *testing.T) {
 	for _, x := range []struct {
 		momentum        float64

@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// Whatever a peer writes in an opening, this host dials nothing but addresses that a rule names, and no other addresses than the ones that
-// were checked; and never itself, nor an address that is no host's.
+// Whatever a peer writes in an opening, this host dials nothing but addresses that a rule names, and no other addresses
+// than the ones that were checked; and never itself, nor an address that is no host's.
 func FuzzOpening(f *testing.F) {
 	for _, server := range []string{"10.1.2.3:1024", "[::ffff:10.1.2.3]:2000", "127.0.0.1:9090", "[::1]:80", "[fe80::1%eth0]:80", "0.0.0.0:7443", "[::]:7443",
 		"10.1.0.1:7443", "[::ffff:127.0.0.1]:9090", "169.254.169.254:80", "[ff02::1]:80", "255.255.255.255:80", "[2001:db8::1%25x]:29500", "[::127.0.0.1]:80"} {

@@ -262,7 +262,8 @@ func talkBetween(t *testing.T, near *movingSite, target, entry net.Listener, see
 	return x
 }
 
-// bytesOf returns a source of bytes that is so quick that the proxies, and not their test, have the processor, with the race detector too.
+// bytesOf returns a source of bytes that is so quick that the proxies, and not their test, have the processor, with the
+// race detector too.
 func bytesOf(seed uint64) *rand.ChaCha8 {
 	return rand.NewChaCha8([32]byte(binary.LittleEndian.AppendUint64(make([]byte, 24), seed)))
 }
@@ -344,7 +345,8 @@ func (x *talk) ended(t *testing.T) {
 	x.server.Close()
 }
 
-// Connections that are busy both ways survive three changes of the process at either site, and both at last, with each byte once and in order.
+// Connections that are busy both ways survive three changes of the process at either site, and both at last, with each
+// byte once and in order.
 func TestConnectionsMoveToAnotherProcess(t *testing.T) {
 	t.Parallel()
 	near, far := movingSites(t)
@@ -532,11 +534,12 @@ func TestHandOverWaitsForAppsOnlySoLong(t *testing.T) {
 	}
 }
 
-// An app that reads on only when all is written that it answers comes to rest like any other, be the process at its side replaced or the peer's; and it goes on after a
-// hand-over that fails.
+// An app that reads on only when all is written that it answers comes to rest like any other, be the process at its
+// side replaced or the peer's; and it goes on after a hand-over that fails.
 func TestAppThatWritesBeforeItReadsMoves(t *testing.T) {
 	t.Parallel()
-	// The answers to all that is under way must fit into what a sender at rest keeps, 64 MiB: with this memory a stream's credit is 4 MiB at most, on a slow machine too.
+	// The answers to all that is under way must fit into what a sender at rest keeps, 64 MiB: with this memory a
+	// stream's credit is 4 MiB at most, on a slow machine too.
 	near, far := movingSitesSet(t, func(s *movingSite) { s.memory = 9 << 20 })
 	target, entry := listen(t), listen(t)
 	c, s := joined(t, near, target, entry)
@@ -653,7 +656,8 @@ func TestPeerWithoutConnectionsKeepsNobodyFromAHandOver(t *testing.T) {
 	x.end(t)
 }
 
-// A peer that knows hand-overs and refuses them cannot keep a process in its place: its connections are reset, and the hand-over goes on.
+// A peer that knows hand-overs and refuses them cannot keep a process in its place: its connections are reset, and the
+// hand-over goes on.
 func TestPeerThatRefusesRestIsShutOut(t *testing.T) {
 	near, far := movingSites(t)
 	target, entry := listen(t), listen(t)

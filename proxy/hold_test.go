@@ -130,8 +130,8 @@ func TestHeldAppLeaves(t *testing.T) {
 	soonTrue(t, "the line of the log", func() bool { return strings.Contains(w.log.String(), "app left") })
 }
 
-// With DirectFirst a connection goes to its server before the first session, and the log says that it is in the clear; after a session
-// it waits for the next one.
+// With DirectFirst a connection goes to its server before the first session, and the log says that it is in the clear;
+// after a session it waits for the next one.
 func TestDirectBeforeFirstSession(t *testing.T) {
 	w := newWaitingPair(t, func(c *Config) { c.Hold, c.DirectFirst = 10*time.Millisecond, true })
 	c := w.dial(t)
@@ -190,8 +190,8 @@ func soonTrue(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// A connection whose opening was lost with its session before any of it was sent is opened again, over the next session; one of which the peer may have
-// heard is reset, since its server must not be dialled twice.
+// A connection whose opening was lost with its session before any of it was sent is opened again, over the next
+// session; one of which the peer may have heard is reset, since its server must not be dialled twice.
 func TestUnsentOpeningIsRepeated(t *testing.T) {
 	for _, lost := range []error{tunnel.ErrNotSent, tunnel.ErrSessionLost} {
 		var tries atomic.Int32

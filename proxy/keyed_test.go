@@ -74,8 +74,9 @@ func low(ids []uint64) []uint64 {
 	return ids
 }
 
-// The keys of a message travel by the codec of keys that belongs to the codec of its values, from the second message on,
-// however few they are; values that the method does not send arrive as zero, and are made up for when their key comes again.
+// The keys of a message travel by the codec of keys that belongs to the codec of its values, from the second message
+// on, however few they are; values that the method does not send arrive as zero, and are made up for when their key
+// comes again.
 func TestKeysAndValuesByOneMethod(t *testing.T) {
 	p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "quarter"})
 	l := newSparseRun(t, tensor.Float32, 1)
@@ -113,8 +114,8 @@ func TestKeysAndValuesByOneMethod(t *testing.T) {
 	t.Logf("%.1f bits a key, declarations included", 64*float64(info.WireBytes)/float64(info.RawBytes))
 }
 
-// Where the values are not coded by a method with keys of its own (any more), nor are the keys; nor where the peer lacks
-// it, or a rule speaks of them.
+// Where the values are not coded by a method with keys of its own (any more), nor are the keys; nor where the peer
+// lacks it, or a rule speaks of them.
 func TestKeysTravelAsBefore(t *testing.T) {
 	exact := policy.Rule{Roles: []tensor.Role{tensor.Exact}, Codec: "delta-binary"}
 	quarter := policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "quarter"}
@@ -194,8 +195,9 @@ func sparseMethods(t *testing.T) (texts []string) {
 	return texts
 }
 
-// Every method for sparse gradients carries pushes of rows, and of single values: the same keys arrive, the values sent of
-// each are the values received and the residual, unless the method is right on average only, and a key takes far fewer bits than the 64 that it has.
+// Every method for sparse gradients carries pushes of rows, and of single values: the same keys arrive, the values sent
+// of each are the values received and the residual, unless the method is right on average only, and a key takes far
+// fewer bits than the 64 that it has.
 func TestSparseMethods(t *testing.T) {
 	rows := uint64(6000)
 	if require.Race {
@@ -240,8 +242,8 @@ func TestSparseMethods(t *testing.T) {
 	}
 }
 
-// Whatever a far end writes in place of an encoding of a method for sparse gradients, the connection ends or is reset, and no more
-// bytes come than were sent.
+// Whatever a far end writes in place of an encoding of a method for sparse gradients, the connection ends or is reset,
+// and no more bytes come than were sent.
 func TestSparseMethodsFromAHostilePeer(t *testing.T) {
 	for _, text := range append(sparseMethods(t), "quarter") {
 		for seed := range uint64(40) {

@@ -37,8 +37,8 @@ type linked struct {
 	carriers []net.Conn
 }
 
-// newLinked starts a pair whose server app, at an address of its own, does not listen yet. Its proxies have the settings that
-// change makes.
+// newLinked starts a pair whose server app, at an address of its own, does not listen yet. Its proxies have the
+// settings that change makes.
 func newLinked(t *testing.T, change func(near, far *Config)) *linked {
 	t.Helper()
 	l := &linked{t: t, entry: listen(t), asked: make(chan context.Context, 100), served: make(chan struct{}, 100),
@@ -166,8 +166,8 @@ func (l *linked) listen() net.Listener {
 	return ln
 }
 
-// reserve binds a socket, which refuses connections until listen is called. The port cannot go to another process meanwhile,
-// which would answer the proxy's dials.
+// reserve binds a socket, which refuses connections until listen is called. The port cannot go to another process
+// meanwhile, which would answer the proxy's dials.
 func reserve(t *testing.T) (at netip.AddrPort, listen func() (net.Listener, error)) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

@@ -41,7 +41,8 @@ type refusals struct{ last tunnel.Code }
 func (r *refusals) Done() <-chan struct{}             { return nil }
 func (r *refusals) Refuse(code tunnel.Code, _ string) { r.last = code }
 
-// A peer that asks again and again for a destination that it may not have does not fill the log, and hides no other peer.
+// A peer that asks again and again for a destination that it may not have does not fill the log, and hides no other
+// peer.
 func TestDeniedOpeningsDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer

@@ -142,8 +142,8 @@ func (l *lossyRun) conserved(p *Proxy) {
 	}
 }
 
-// earning is the number of values that travel exactly before one may lose something: the first, which has nothing to be compared with, and
-// three that earn trust.
+// earning is the number of values that travel exactly before one may lose something: the first, which has nothing to be
+// compared with, and three that earn trust.
 const earning = 4
 
 // Loss begins once the tensor has earned trust, and it is made up for:
@@ -170,8 +170,8 @@ func TestLossIsMadeUp(t *testing.T) {
 	}
 }
 
-// The first value that may lose something does, if the tensor has earned trust before it, while its role was not known yet. Values that
-// came before travel exactly.
+// The first value that may lose something does, if the tensor has earned trust before it, while its role was not known
+// yet. Values that came before travel exactly.
 func TestLossBeginsOnceItIsKnown(t *testing.T) {
 	for learns := range earning + 3 {
 		p := newPair(t, []parser.Protocol{gradients{learns: learns}}, policy.Rule{Codec: "halves"})

@@ -137,8 +137,8 @@ var (
 // endings lists how connections end, as passage.both says it.
 var endings = []string{"closed", "reset by app", "reset by far app", "protocol", "memory", "tunnel"}
 
-// expect begins the series at 0 that the settings lead to: a rise of a series that is not there before its first event is not seen, neither by
-// an alert nor in a sum of bytes.
+// expect begins the series at 0 that the settings lead to: a rise of a series that is not there before its first event
+// is not seen, neither by an alert nor in a sum of bytes.
 func (m *Metrics) expect(s *Settings, protocols []parser.Protocol) {
 	if m == nil {
 		return
@@ -450,7 +450,8 @@ func (m *Metrics) Adapted(codec string, role tensor.Role, sparsity float64) {
 	}
 }
 
-// Guarded counts a block that travels exactly since receivers are too far behind, and its tensor if it is the first of it.
+// Guarded counts a block that travels exactly since receivers are too far behind, and its tensor if it is the first of
+// it.
 func (m *Metrics) Guarded(codec string, role tensor.Role, first bool) {
 	if m != nil {
 		m.guardExact.WithLabelValues(codec, role.String()).Inc()

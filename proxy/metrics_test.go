@@ -38,8 +38,8 @@ func seriesOf(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// The series that the settings lead to are there before the first connection, at 0, and no series of a job begins with its traffic: a rise is seen
-// from its first byte.
+// The series that the settings lead to are there before the first connection, at 0, and no series of a job begins with
+// its traffic: a rise is seen from its first byte.
 func TestSeriesBeginAtZero(t *testing.T) {
 	near, far := prometheus.NewRegistry(), prometheus.NewRegistry()
 	gradients := policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "halves"}

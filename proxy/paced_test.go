@@ -19,7 +19,8 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// While another peer has a connection, a hostile peer's connections and its values wait for the peer's turn at the processors, and for its allowance of decoded bytes.
+// While another peer has a connection, a hostile peer's connections and its values wait for the peer's turn at the
+// processors, and for its allowance of decoded bytes.
 func TestHostilePeerIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chosen, err := policy.New(nil, testCodecs)

@@ -134,8 +134,8 @@ func (p *Proxy) cacheConfig() cache.Config {
 		}}
 }
 
-// Apply replaces the settings, for connections that come from now on; policy and candidates change for all. After an error, which is that of a candidate's
-// text, the old settings are in force.
+// Apply replaces the settings, for connections that come from now on; policy and candidates change for all. After an
+// error, which is that of a candidate's text, the old settings are in force.
 func (p *Proxy) Apply(s Settings) error {
 	if err := p.trials.Try(s.Shadow); err != nil {
 		return err
@@ -154,7 +154,8 @@ func (p *Proxy) Connections() int { return p.live.Len() }
 // Idle reports whether no connection is carried, or being opened, or waits to be handed over.
 func (p *Proxy) Idle() bool { return p.live.Idle() }
 
-// HandOver is the name under which hellos list, among codecs, that a proxy's connections can rest while a process of its peer is replaced.
+// HandOver is the name under which hellos list, among codecs, that a proxy's connections can rest while a process of
+// its peer is replaced.
 const HandOver = handover.Name
 
 // A HandingOver is the time in which all connections are at rest, so that another process can take them over.
@@ -163,17 +164,18 @@ type HandingOver = handover.HandingOver
 // A Handed is a connection as another process takes it over, which Adopt does.
 type Handed = handover.Handed
 
-// HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx ends, or if it cannot be done: a peer
-// is of a version that knows no rest, or a connection bypasses the tunnel.
+// HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx
+// ends, or if it cannot be done: a peer is of a version that knows no rest, or a connection bypasses the tunnel.
 func (p *Proxy) HandOver(ctx context.Context) (*HandingOver, error) { return p.live.HandOver(ctx, 0) }
 
-// HandOverBy is HandOver that resets the connections which keep it waiting for longer than patience, and all of a peer that does not answer.
+// HandOverBy is HandOver that resets the connections which keep it waiting for longer than patience, and all of a peer
+// that does not answer.
 func (p *Proxy) HandOverBy(ctx context.Context, patience time.Duration) (*HandingOver, error) {
 	return p.live.HandOver(ctx, patience)
 }
 
-// Drain takes no new connections, ends openings that wait for an answer, and waits until the existing connections have ended; it
-// resets them when ctx is done.
+// Drain takes no new connections, ends openings that wait for an answer, and waits until the existing connections have
+// ended; it resets them when ctx is done.
 func (p *Proxy) Drain(ctx context.Context) error {
 	idle := p.live.Drain()
 	p.noOpenings(errEnding)

@@ -18,7 +18,8 @@ func TestMain(m *testing.M) {
 	ranktest.Main(m, &locks)
 }
 
-// A connection that bypasses the tunnel and one that comes to rest take their locks in the order that package rank gives.
+// A connection that bypasses the tunnel and one that comes to rest take their locks in the order that package rank
+// gives.
 func TestLockOrder(t *testing.T) {
 	near, far := movingSites(t)
 	target, entry := listen(t), listen(t)

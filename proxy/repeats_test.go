@@ -30,8 +30,8 @@ func trickle(t *testing.T, r *rand.Rand, to io.Writer, b []byte, waits int) {
 	}
 }
 
-// Bytes that come again cross once, though they do not shrink: to the same receiver or to others, wherever the sender pauses amid them, and
-// while the first copy of them is still under way.
+// Bytes that come again cross once, though they do not shrink: to the same receiver or to others, wherever the sender
+// pauses amid them, and while the first copy of them is still under way.
 func TestRepeatsCrossOnce(t *testing.T) {
 	for name, toy := range map[string]pathtest.Toy{"plain": {Role: tensor.Exact}, "masked": {Role: tensor.Exact, Mask: tensor.Mask{1, 0, 0xff, 77}}, "gradients": {Role: tensor.Gradient, Proof: tensor.ByWire, CRC32: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -80,16 +80,17 @@ func repeatsCrossOnce(t *testing.T, toy pathtest.Toy) {
 			got = got[8+size:]
 		}
 	}
-	// At each of the 54 pauses bytes up to the next mark cross again: 200 to 600 at a pause, on the average of a process. Each process has other marks.
-	// If blocks that a pause leaves unfinished crossed by themselves, all would be over 300,000.
+	// At each of the 54 pauses bytes up to the next mark cross again: 200 to 600 at a pause, on the average of a
+	// process. Each process has other marks. If blocks that a pause leaves unfinished crossed by themselves, all would
+	// be over 300,000.
 	if limit := int64(size * 5 / 4); crossed.Load() > limit {
 		t.Errorf("%d bytes crossed, want %d at most for nine copies of %d", crossed.Load(), limit, size)
 	}
 	t.Logf("%d bytes crossed for nine copies of %d", crossed.Load(), size)
 }
 
-// A value that was cut off, since its sender gave the connection up, crosses once as well, though another sender's value of the tensor comes in between: of the copy that comes whole on a later
-// connection only the rest does.
+// A value that was cut off, since its sender gave the connection up, crosses once as well, though another sender's
+// value of the tensor comes in between: of the copy that comes whole on a later connection only the rest does.
 func TestCutOffValueCrossesOnce(t *testing.T) {
 	for name, flow := range map[string]bool{"a sender that may wait": true, "a sender that does not": false} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// change changes some values by less than 1, at the beginnings of blocks, so that the test's codec makes the difference small.
+// change changes some values by less than 1, at the beginnings of blocks, so that the test's codec makes the difference
+// small.
 func change(r *rand.Rand, w []byte) []byte {
 	w = bytes.Clone(w)
 	for block := 0; block < len(w); block += 4096 {
@@ -28,8 +29,8 @@ func change(r *rand.Rand, w []byte) []byte {
 	return w
 }
 
-// A client that sends back the model that it was sent, a little changed: the model is new each time and predicts only its update, from
-// the second on. All arrives as it was sent.
+// A client that sends back the model that it was sent, a little changed: the model is new each time and predicts only
+// its update, from the second on. All arrives as it was sent.
 func TestModelPredictsItsUpdate(t *testing.T) {
 	p := newSharingPair(t, 1<<20)
 	c, s := p.connect(t)
@@ -88,8 +89,8 @@ func TestLossyUpdate(t *testing.T) {
 	}
 }
 
-// Both ends send whenever they like, more tensors than there is room for, some much faster than the other side can say that they
-// have come: each value arrives as it was sent.
+// Both ends send whenever they like, more tensors than there is room for, some much faster than the other side can say
+// that they have come: each value arrives as it was sent.
 func TestBothDirectionsAtOnce(t *testing.T) {
 	p := newSharingPair(t, 256<<10)
 	var all sync.WaitGroup
@@ -129,7 +130,8 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 	}
 }
 
-// A peer that codes against values that are not kept for it, or has seen values that were not put, loses its value stream.
+// A peer that codes against values that are not kept for it, or has seen values that were not put, loses its value
+// stream.
 func TestFalseClaimsOfValues(t *testing.T) {
 	d := frame.Declaration{Codec: "lossless", DType: tensor.Float32, N: 256, Key: 1}
 	declare := frame.Frame{Kind: frame.Declare, Body: d.Append(nil)}

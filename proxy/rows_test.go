@@ -499,8 +499,8 @@ func TestRowsAreSaved(t *testing.T) {
 	}
 }
 
-// A codec that falls too far behind with rows that come again and again has values travel exactly with the residuals of their rows, 16 of them at first, counted
-// and said as of any tensor; then it is used again.
+// A codec that falls too far behind with rows that come again and again has values travel exactly with the residuals of
+// their rows, 16 of them at first, counted and said as of any tensor; then it is used again.
 func TestGuardOfRows(t *testing.T) {
 	p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "topk(k=0.001)"})
 	l := newSparseRun(t, tensor.Float32, 24)

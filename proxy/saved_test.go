@@ -64,8 +64,8 @@ func (l *lossyRun) residual(p *Proxy) (norm float64) {
 	return math.Sqrt(norm)
 }
 
-// The values sent are the values received and the residual: over two connections, a reload with another codec, a save, and
-// two proxies in the place of the first, with another codec again.
+// The values sent are the values received and the residual: over two connections, a reload with another codec, a save,
+// and two proxies in the place of the first, with another codec again.
 func TestResidualsOutliveCodecsConnectionsAndProxies(t *testing.T) {
 	p := newRealPair(t, "3lc(s=1.75)")
 	l := &lossyRun{t: t, r: rand.New(rand.NewPCG(5, 6))}

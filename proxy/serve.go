@@ -17,11 +17,11 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// Serve carries one intercepted connection to the peer behind which server lies. It may return before the connection has ended; ended is called then. Without a session with
-// the peer it waits for one (Config.Hold). If the peer or the server cannot be reached, c is reset: clients that start
-// before their server rely on being refused, and an orderly end would look like an answer. If the app leaves before the
-// peer has answered, the peer is told.
-// A connection to a server that is behind no peer bypasses the tunnel, from here.
+// Serve carries one intercepted connection to the peer behind which server lies. It may return before the connection
+// has ended; ended is called then. Without a session with the peer it waits for one (Config.Hold). If the peer or the
+// server cannot be reached, c is reset: clients that start before their server rely on being refused, and an orderly
+// end would look like an answer. If the app leaves before the peer has answered, the peer is told. A connection to a
+// server that is behind no peer bypasses the tunnel, from here.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort, ended func()) {
 	finished := func() {
 		app.Reset(c) // after an orderly end this does nothing
@@ -42,7 +42,8 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 	p.serveApart(ctx, c, set, o, why, finished)
 }
 
-// open has the peer dial the server of c, and returns the connection once it is open; nil: it has ended, or it must go to its server directly (apart).
+// open has the peer dial the server of c, and returns the connection once it is open; nil: it has ended, or it must go
+// to its server directly (apart).
 func (p *Proxy) open(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (opened *carried, apart bool) {
 	pair := addrPair{set.jobOf(o.Client.Addr(), o.Server.Addr()).Name, o.Client.Addr(), o.Server.Addr()}
 	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)

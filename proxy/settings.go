@@ -19,8 +19,8 @@ type Settings struct {
 	Policy policy.Policy
 	Shadow []string // candidates: codecs that are tried on a sample of the values that are sent, which travel by Policy; none: nothing is tried
 
-	// RefusedRetry is how long a server that refuses connections is dialled again and again for a peer, until the peer is
-	// told of the refusal or withdraws. 0: 30 s. Negative: not at all.
+	// RefusedRetry is how long a server that refuses connections is dialled again and again for a peer, until the peer
+	// is told of the refusal or withdraws. 0: 30 s. Negative: not at all.
 	RefusedRetry time.Duration
 }
 
@@ -38,7 +38,8 @@ type Job struct {
 	Ranks    int            // at most; 0: unknown
 	Sums     parser.Sums    // which sums of its rings may lose something
 
-	// LossyAggregates lets sums that all replicas receive lose something, with feedback: replicas will differ, a little.
+	// LossyAggregates lets sums that all replicas receive lose something, with feedback: replicas will differ, a
+	// little.
 	LossyAggregates bool
 }
 
@@ -84,7 +85,8 @@ func (s *Settings) jobOf(a, b netip.Addr) Job {
 	return Job{}
 }
 
-// jobsWith returns the names of the jobs that may have connections with a peer, and the empty one of connections without a job.
+// jobsWith returns the names of the jobs that may have connections with a peer, and the empty one of connections
+// without a job.
 func (s *Settings) jobsWith(p *Peer) []string {
 	names := []string{""}
 	for _, j := range s.Jobs {
@@ -95,8 +97,8 @@ func (s *Settings) jobsWith(p *Peer) []string {
 	return names
 }
 
-// stranger reports whether a client that a peer names in an opening lies behind another peer. What the peer says of such a connection
-// is not believed: it would be taken for one of the other peer's job.
+// stranger reports whether a client that a peer names in an opening lies behind another peer. What the peer says of
+// such a connection is not believed: it would be taken for one of the other peer's job.
 func (s *Settings) stranger(peer string, client netip.Addr) bool {
 	owner := s.peerOf(client)
 	return owner != nil && owner.Name != peer
@@ -108,8 +110,8 @@ func (s *Settings) behind(peer string, a netip.Addr) bool {
 	return owner != nil && owner.Name == peer
 }
 
-// mayPlay reports whether this host may dial the server of a connection as its client: the client is one of the peer, and
-// neither is this host, which would answer itself.
+// mayPlay reports whether this host may dial the server of a connection as its client: the client is one of the peer,
+// and neither is this host, which would answer itself.
 func (s *Settings) mayPlay(peer string, o *frame.Opening, local func() ([]net.Addr, error)) bool {
 	if !s.behind(peer, o.Client.Addr()) || o.Client.Addr().Is4() != o.Server.Addr().Is4() {
 		return false
@@ -134,8 +136,8 @@ func contains(networks []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// numbers gives the live connections of a job between two hosts the smallest free number each, so that after a reconnect a
-// connection has the number that it had: ports change, and are no part of a tensor's identity.
+// numbers gives the live connections of a job between two hosts the smallest free number each, so that after a
+// reconnect a connection has the number that it had: ports change, and are no part of a tensor's identity.
 type numbers struct {
 	mu    sync.Mutex
 	taken map[addrPair]map[int]struct{}

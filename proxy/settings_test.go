@@ -62,7 +62,8 @@ func TestStrangersTravelVerbatim(t *testing.T) {
 	}
 }
 
-// A peer's client that lies behind another peer is a stranger; one that lies behind none may be a host behind address translation.
+// A peer's client that lies behind another peer is a stranger; one that lies behind none may be a host behind address
+// translation.
 func TestStranger(t *testing.T) {
 	network := netip.MustParsePrefix
 	s := Settings{Peers: []Peer{

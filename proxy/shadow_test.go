@@ -17,7 +17,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Trials of a connection's values do without the codecs that its peer lacks. When the connection goes on after a rest, the peer's process may be one that has them.
+// Trials of a connection's values do without the codecs that its peer lacks. When the connection goes on after a rest,
+// the peer's process may be one that has them.
 func TestShadowKnowsThePeersCodecs(t *testing.T) {
 	has := []string{"lossless"}
 	p := newPairWith(t, func(_ string, c *Config) {

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// After tidyMany openings, and once there were none for tidyAfter, the Go runtime gives back the memory that they have left: the stacks and the garbage of connections that were opened
-// side by side. By itself it needs two collections of garbage for that, which come two minutes apart in a process that has nothing to do.
+// After tidyMany openings, and once there were none for tidyAfter, the Go runtime gives back the memory that they have
+// left: the stacks and the garbage of connections that were opened side by side. By itself it needs two collections of
+// garbage for that, which come two minutes apart in a process that has nothing to do.
 const (
 	tidyMany  = 256
 	tidyAfter = 5 * time.Second

@@ -25,8 +25,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// newSharingPair starts a pair whose apps send state that each value predicts the next of, and waits until values can be
-// shared both ways.
+// newSharingPair starts a pair whose apps send state that each value predicts the next of, and waits until values can
+// be shared both ways.
 func newSharingPair(t *testing.T, room int64, rules ...policy.Rule) *pair {
 	t.Helper()
 	p := newPairWith(t, func(_ string, c *Config) { c.Values = room }, []parser.Protocol{pathtest.Toy{Role: tensor.State, Base: true}}, rules...)
@@ -110,7 +110,8 @@ func TestOneCopyForMany(t *testing.T) {
 	})
 }
 
-// State may lose something only as a difference to the value that the receiver holds: it stays within the codec's error of one step.
+// State may lose something only as a difference to the value that the receiver holds: it stays within the codec's error
+// of one step.
 func TestClosedLoopOfState(t *testing.T) {
 	p := newSharingPair(t, 1<<20, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves", FlushEvery: 5})
 	c, s := p.connect(t)
@@ -211,8 +212,8 @@ func bodyOf(b []byte) (body, rest []byte) {
 	return r.B[:n], r.B[n:]
 }
 
-// A difference whose version is right and whose hash is not breaks the connection that it would have damaged, is counted, and logged
-// as an error.
+// A difference whose version is right and whose hash is not breaks the connection that it would have damaged, is
+// counted, and logged as an error.
 func TestWrongReferenceResets(t *testing.T) {
 	metrics := NewMetrics(prometheus.NewRegistry())
 	var log logBuffer
@@ -252,7 +253,8 @@ func TestWrongReferenceResets(t *testing.T) {
 	}
 }
 
-// Sums that may lose something do so with feedback, even where the peer could hold them: the residual of one is in the next.
+// Sums that may lose something do so with feedback, even where the peer could hold them: the residual of one is in the
+// next.
 func TestLossyAggregatesAreNotShared(t *testing.T) {
 	p := newPair(t, []parser.Protocol{pathtest.Toy{Role: tensor.Aggregate, Base: true}}, policy.Rule{Codec: "halves"})
 	settings := *p.near.settings.Load()
@@ -270,8 +272,8 @@ func TestLossyAggregatesAreNotShared(t *testing.T) {
 	l.conserved(p.near)
 }
 
-// A value that has lost something is not good for one that may not, though the app sends the same again: once the policy says
-// so, or each Nth time.
+// A value that has lost something is not good for one that may not, though the app sends the same again: once the
+// policy says so, or each Nth time.
 func TestExactValueAfterALossyOne(t *testing.T) {
 	state := []tensor.Role{tensor.State}
 	p := newSharingPair(t, 1<<20, policy.Rule{Roles: state, Codec: "halves"})
@@ -314,7 +316,8 @@ func TestExactValueAfterALossyOne(t *testing.T) {
 	}
 }
 
-// How much the peer lacks of weights that travel as differences is measured, and their bytes are counted by one codec, peer and job.
+// How much the peer lacks of weights that travel as differences is measured, and their bytes are counted by one codec,
+// peer and job.
 func TestLossOfWeightsIsMeasured(t *testing.T) {
 	near, far := prometheus.NewRegistry(), prometheus.NewRegistry()
 	p := newPairWith(t, func(name string, c *Config) {

@@ -8,14 +8,14 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
-// Excerpt asks a peer, through the tunnel, for the excerpt of its settings about this site: at most MaxExcerpt bytes, which the peer may
-// have made up. It returns when ctx ends.
+// Excerpt asks a peer, through the tunnel, for the excerpt of its settings about this site: at most MaxExcerpt bytes,
+// which the peer may have made up. It returns when ctx ends.
 func (p *Proxy) Excerpt(ctx context.Context, peer string) ([]byte, error) {
 	return inquiry.Excerpt.Ask(ctx, peer, p.config.PeerCodecs, p.config.Open)
 }
 
-// View asks a peer, through the tunnel, for its view of the traffic with this site: at most MaxView bytes, which the peer may have made
-// up. It returns when ctx ends.
+// View asks a peer, through the tunnel, for its view of the traffic with this site: at most MaxView bytes, which the
+// peer may have made up. It returns when ctx ends.
 func (p *Proxy) View(ctx context.Context, peer string) ([]byte, error) {
 	return inquiry.View.Ask(ctx, peer, p.config.PeerCodecs, p.config.Open)
 }
@@ -29,7 +29,8 @@ type TensorSummary = tensors.Summary
 // TensorGroup sums up tensors that are alike.
 type TensorGroup = tensors.Group
 
-// Summary lists the tensors that have sent most bytes to a peer, at most limit, and sums up the others; "": to all peers.
+// Summary lists the tensors that have sent most bytes to a peer, at most limit, and sums up the others; "": to all
+// peers.
 func (p *Proxy) Summary(peer string, limit int) TensorSummary {
 	return p.env.Tensors.Summary(peer, limit)
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A walk records the calls of one proxy that lead out of its stages: to the app's socket, a parser, the policy, a codec and the tunnel's stream. Each names
-// the stages on the stack.
+// A walk records the calls of one proxy that lead out of its stages: to the app's socket, a parser, the policy, a codec
+// and the tunnel's stream. Each names the stages on the stack.
 type walk struct {
 	mu     sync.Mutex
 	on     bool
@@ -32,10 +32,12 @@ type walk struct {
 	stages []string // that were entered, in order
 }
 
-// roots are files whose functions run a direction in a loop: the stage that reads is one of them, entered when bytes are there.
+// roots are files whose functions run a direction in a loop: the stage that reads is one of them, entered when bytes
+// are there.
 var roots = map[string]string{"send/send": "", "send/read": "send.read", "receive/receive": "receive.read"}
 
-// note records a call; reads says that it has brought new bytes. A stage is entered where the stack has it and the one before had not.
+// note records a call; reads says that it has brought new bytes. A stage is entered where the stack has it and the one
+// before had not.
 func (w *walk) note(reads bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,12 +205,12 @@ func pictured(t *testing.T) (sends, receives []string) {
 	return strings.Split(before, " ─▶ "), strings.Split(after, " ─▶ ")
 }
 
-// A block of a tensor enters each stage of the picture in doc.go once, in that order, on its way from the app's socket to the tunnel and from there to the
-// other app's. A stage is left when it returns; if a later call out of the
-// path finds it on the stack again, that is a second visit.
+// A block of a tensor enters each stage of the picture in doc.go once, in that order, on its way from the app's socket
+// to the tunnel and from there to the other app's. A stage is left when it returns; if a later call out of the path
+// finds it on the stack again, that is a second visit.
 //
-// The parser and the policy are asked by a stage and return to it, and so are the rooms below the stages (codecs, residuals, values, memory): the
-// picture has only stages.
+// The parser and the policy are asked by a stage and return to it, and so are the rooms below the stages (codecs,
+// residuals, values, memory): the picture has only stages.
 func TestWalk(t *testing.T) {
 	var near, far walk
 	down := &pair{}

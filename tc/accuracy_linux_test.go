@@ -13,9 +13,9 @@ import (
 	"github.com/gradproxy/gradproxy/integration/vm"
 )
 
-// The machine's own kernel may lack netem and fq; this one has both. It also is an old one (6.1), without TCX, without type
-// information of its own, and with a verifier that demands aligned access. It starts programs slowly, so that it runs only
-// the kernel's own part.
+// The machine's own kernel may lack netem and fq; this one has both. It also is an old one (6.1), without TCX, without
+// type information of its own, and with a verifier that demands aligned access. It starts programs slowly, so that it
+// runs only the kernel's own part.
 func TestUnderAnotherKernel(t *testing.T) {
 	if vm.Inside() {
 		t.Skip("is not for the guest itself")
@@ -43,10 +43,11 @@ func TestKernelLinks(t *testing.T) { testLinks(t, "kernel", "netem", KernelPlan)
 
 func TestBPFLinks(t *testing.T) { testLinks(t, "ebpf", "fq", BPFPlan) }
 
-// testLinks measures links and compares with the settings: rates within 2 %, the time that they add to round trips within 0.5 ms
-// and 1 %, losses within the binomial's 99 %. Other work on the machine disturbs a measurement, so that two of three have to
-// agree. Links that need something that this kernel has not are left to TestUnderAnotherKernel. Its guest is slow, and an emulated
-// processor late as well: no link is faster than 50 Mbit/s in a guest, and 20 in an emulated one, where round trips may be 2 ms late.
+// testLinks measures links and compares with the settings: rates within 2 %, the time that they add to round trips
+// within 0.5 ms and 1 %, losses within the binomial's 99 %. Other work on the machine disturbs a measurement, so that
+// two of three have to agree. Links that need something that this kernel has not are left to TestUnderAnotherKernel.
+// Its guest is slow, and an emulated processor late as well: no link is faster than 50 Mbit/s in a guest, and 20 in an
+// emulated one, where round trips may be 2 ms late.
 func testLinks(t *testing.T, name, something string, plan backEnd) {
 	w := newBench(t)
 	has := support(t)

@@ -16,8 +16,9 @@ type Applied struct {
 	plan Plan
 }
 
-// Apply sets up the rules in their order. When one fails the rules before it are taken back, and the error says which one, why
-// and the remedy; it wraps errors.ErrUnsupported if the kernel lacks a feature that the rule needs. Needs root.
+// Apply sets up the rules in their order. When one fails the rules before it are taken back, and the error says which
+// one, why and the remedy; it wraps errors.ErrUnsupported if the kernel lacks a feature that the rule needs. Needs
+// root.
 func (p Plan) Apply() (*Applied, error) {
 	a := &Applied{}
 	for i, r := range p {
@@ -33,15 +34,16 @@ func (p Plan) Apply() (*Applied, error) {
 // Plan returns the rules in force.
 func (a *Applied) Plan() Plan { return a.plan }
 
-// Undo takes all of it back, last rule first. A rule that is no longer there, device and namespace included, counts as taken back;
-// a second Undo does nothing.
+// Undo takes all of it back, last rule first. A rule that is no longer there, device and namespace included, counts as
+// taken back; a second Undo does nothing.
 func (a *Applied) Undo() error {
 	err := a.plan.Undo()
 	a.plan = nil
 	return err
 }
 
-// Undo takes back whatever of the plan is there, last rule first, no matter which process applied it and how much of it.
+// Undo takes back whatever of the plan is there, last rule first, no matter which process applied it and how much of
+// it.
 func (p Plan) Undo() error {
 	var errs []error
 	for i := len(p) - 1; i >= 0; i-- {
@@ -54,8 +56,8 @@ func (p Plan) Undo() error {
 	return errors.Join(errs...)
 }
 
-// Change makes the rules in force follow p. Disciplines whose numbers alone differ are changed in place: they keep the packets
-// that they hold. Where p has other rules the old ones are undone and p applied.
+// Change makes the rules in force follow p. Disciplines whose numbers alone differ are changed in place: they keep the
+// packets that they hold. Where p has other rules the old ones are undone and p applied.
 func (a *Applied) Change(p Plan) error {
 	if !sameShape(a.plan, p) {
 		if err := a.Undo(); err != nil {
@@ -194,7 +196,8 @@ func execute(req *nl.NetlinkRequest) error {
 	return err
 }
 
-// isGone reports whether the thing to be removed is not there. The kernel says EINVAL where something else has its place.
+// isGone reports whether the thing to be removed is not there. The kernel says EINVAL where something else has its
+// place.
 func isGone(err error) bool {
 	var noLink netlink.LinkNotFoundError
 	return errors.As(err, &noLink) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)

@@ -54,7 +54,8 @@ func pair(t *testing.T, namespace string) (a, b Device) {
 	return Device{namespace, "v0"}, Device{namespace, "v1"}
 }
 
-// state returns the kernel's listing of the disciplines, classes and filters of a namespace's v0 and v1, and of the devices.
+// state returns the kernel's listing of the disciplines, classes and filters of a namespace's v0 and v1, and of the
+// devices.
 func state(t *testing.T, namespace string) string {
 	t.Helper()
 	var tc, ip strings.Builder

@@ -6,9 +6,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Counters returns the counts of a plan that is in force, whichever process applied it: one of KernelPlan or BPFPlan. A link that
-// the kernel's disciplines have nothing to do for is not counted. Packets cross while it reads, so that the numbers may be
-// off by them.
+// Counters returns the counts of a plan that is in force, whichever process applied it: one of KernelPlan or BPFPlan. A
+// link that the kernel's disciplines have nothing to do for is not counted. Packets cross while it reads, so that the
+// numbers may be off by them.
 func (p Plan) Counters() (Counters, error) {
 	var c Counters
 	var seen dump

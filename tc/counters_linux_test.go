@@ -6,8 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// The disciplines of a link in use are read one after the other: packets that the inner one drops in between are not lost
-// 2^64 times.
+// The disciplines of a link in use are read one after the other: packets that the inner one drops in between are not
+// lost 2^64 times.
 func TestCountersOfALinkInUse(t *testing.T) {
 	statistics := func(packets, drops uint32, bytes uint64) netlink.QdiscStatistics {
 		var s netlink.QdiscStatistics

@@ -5,7 +5,8 @@ import (
 	"net/netip"
 )
 
-// An IFB is a device that queues packets that are redirected to it, so that incoming packets can be shaped as outgoing ones.
+// An IFB is a device that queues packets that are redirected to it, so that incoming packets can be shaped as outgoing
+// ones.
 type IFB struct{ Device }
 
 func (d IFB) String() string {

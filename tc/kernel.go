@@ -19,9 +19,9 @@ const held = 178956
 const unlimitedQueue = 256 << 20
 
 // KernelPlan returns the rules that make h the link l with the kernel's own disciplines, as far as s says that they are
-// there; the error wraps errors.ErrUnsupported where they are not. A packet passes netem first (loss, delay, jitter), then
-// the token bucket and its queue, which counts in bytes. So lost packets have not used the bottleneck, and the queue is
-// judged one delay later than it would be in front of a real path; neither changes rate or round trip.
+// there; the error wraps errors.ErrUnsupported where they are not. A packet passes netem first (loss, delay, jitter),
+// then the token bucket and its queue, which counts in bytes. So lost packets have not used the bottleneck, and the
+// queue is judged one delay later than it would be in front of a real path; neither changes rate or round trip.
 func KernelPlan(l Link, h Hop, s Support) (Plan, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -51,8 +51,9 @@ func KernelPlan(l Link, h Hop, s Support) (Plan, error) {
 	return p, nil
 }
 
-// burst returns the token bucket's depth in bytes. A bucket forgets the bytes that the link could have sent while the kernel was
-// late by more than it holds, so it holds 4 ms, and two packets at least, which a link that was idle lets pass at once.
+// burst returns the token bucket's depth in bytes. A bucket forgets the bytes that the link could have sent while the
+// kernel was late by more than it holds, so it holds 4 ms, and two packets at least, which a link that was idle lets
+// pass at once.
 func burst(rate int64) uint32 {
 	const packet = 1500 + EthernetHeader
 	return uint32(min(max(2*packet, rate/250), 64<<20))

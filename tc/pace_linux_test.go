@@ -120,8 +120,9 @@ func (p *pacer) fill() (at []uint64) {
 	}
 }
 
-// A queue that is half full when the rate changes has room for the other half, be the new rate higher or lower. Packets that it
-// holds leave as they were told to, the rest behind them at the new rate. (At these rates nothing leaves during the test.)
+// A queue that is half full when the rate changes has room for the other half, be the new rate higher or lower. Packets
+// that it holds leave as they were told to, the rest behind them at the new rate. (At these rates nothing leaves during
+// the test.)
 func TestQueueHoldsItsBytesAcrossRates(t *testing.T) {
 	const queue, half = 100_000, 50 // bytes; packets
 	for name, rates := range map[string][2]uint64{
@@ -191,8 +192,9 @@ func holds(queue []sending, now uint64) *big.Rat {
 	return sum
 }
 
-// The queue against a list of its packets, at rates that change all the time: it takes a packet if there is room for its
-// bytes and drops it if not, and packets leave in order. The program reads the clock between two of the test's readings.
+// The queue against a list of its packets, at rates that change all the time: it takes a packet if there is room for
+// its bytes and drops it if not, and packets leave in order. The program reads the clock between two of the test's
+// readings.
 func TestQueueAgainstItsPackets(t *testing.T) {
 	for name, run := range map[string]int{ // packets taken at one rate
 		"few rates":  5,

@@ -11,8 +11,8 @@ const EthernetHeader = 14
 // A Plan is a list of rules in the order in which they are applied. It is data: it can be printed, compared and kept.
 type Plan []Rule
 
-// A Rule is one thing to set up on a device: TBF, HTB, HTBClass, Netem, FQ, Clsact, Match, Redirect, IFB, Segments, Loss
-// or Pace. It is a value; its fields say all that is to be done.
+// A Rule is one thing to set up on a device: TBF, HTB, HTBClass, Netem, FQ, Clsact, Match, Redirect, IFB, Segments,
+// Loss or Pace. It is a value; its fields say all that is to be done.
 type Rule interface {
 	// String returns the command line that does the same, without a trailing newline.
 	String() string

@@ -126,8 +126,8 @@ func listen(t *testing.T, namespace string, addr netip.AddrPort) (c *net.UDPConn
 
 var atA, atB = netip.MustParseAddrPort("198.18.1.2:7000"), netip.MustParseAddrPort("198.18.2.2:7000")
 
-// send sends n datagrams, numbered from 0 on, as IP packets of size bytes, all at once: the link between the ends decides when
-// they arrive. A guest's system calls are slow, so that one sends many.
+// send sends n datagrams, numbered from 0 on, as IP packets of size bytes, all at once: the link between the ends
+// decides when they arrive. A guest's system calls are slow, so that one sends many.
 func send(t *testing.T, c *net.UDPConn, to netip.AddrPort, n, size int) {
 	t.Helper()
 	all := make([]ipv4.Message, n)
@@ -253,8 +253,8 @@ func (w *bench) roundTrips(t *testing.T, n int) []time.Duration {
 	return all
 }
 
-// rate sends n full packets from a to b at once, which the bottleneck's queue has to hold, and returns the rate at which
-// they arrive, in bytes per second. The first fifth is left out: a token bucket lets some of it pass at once.
+// rate sends n full packets from a to b at once, which the bottleneck's queue has to hold, and returns the rate at
+// which they arrive, in bytes per second. The first fifth is left out: a token bucket lets some of it pass at once.
 func (w *bench) rate(t *testing.T, n int) float64 {
 	t.Helper()
 	send(t, w.from, atB, n, fullPacket)
@@ -286,8 +286,8 @@ func (w *bench) losses(t *testing.T, n int) (lost []int) {
 	return lost
 }
 
-// binomial99 returns the least and the most successes that n trials of probability p have in 99 of 100 experiments: the numbers
-// left out on either side have a probability of at most 0.005.
+// binomial99 returns the least and the most successes that n trials of probability p have in 99 of 100 experiments: the
+// numbers left out on either side have a probability of at most 0.005.
 func binomial99(n int, p float64) (minimum, maximum int) {
 	if p <= 0 || p >= 1 {
 		return int(p) * n, int(p) * n

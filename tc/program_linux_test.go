@@ -68,7 +68,8 @@ func TestProgramReadsPackets(t *testing.T) {
 	}
 }
 
-// packet returns an Ethernet packet with an IP packet of size bytes: its header is of header bytes, that of TCP in it of tcp.
+// packet returns an Ethernet packet with an IP packet of size bytes: its header is of header bytes, that of TCP in it
+// of tcp.
 func packet(kind uint16, protocol byte, header, tcp, size int) []byte {
 	p := make([]byte, EthernetHeader+size)
 	binary.BigEndian.PutUint16(p[12:], kind)

@@ -114,8 +114,8 @@ func (c HTBClass) Inverse() string {
 	return c.command("tc", fmt.Sprintf("class del dev %s classid %v", c.Name, c.Class))
 }
 
-// A Clsact is where programs and filters hang that see a device's packets as they come in and go out (tc-bpf(8)). Several
-// plans may share one: each asks for it, and Undo removes it when nothing hangs there any more.
+// A Clsact is where programs and filters hang that see a device's packets as they come in and go out (tc-bpf(8)).
+// Several plans may share one: each asks for it, and Undo removes it when nothing hangs there any more.
 type Clsact struct{ Device }
 
 func (q Clsact) String() string { return q.command("tc", "qdisc replace dev "+q.Name+" clsact") }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported finds out the features of the running kernel, by trying them on the loopback device of a network namespace of its own,
-// which is gone when it returns. Needs root.
+// Supported finds out the features of the running kernel, by trying them on the loopback device of a network namespace
+// of its own, which is gone when it returns. Needs root.
 func Supported() (Support, error) {
 	type answer struct {
 		s   Support

@@ -40,10 +40,12 @@ func SquaredNorms(x, y []float32) (ofX, ofY float64) {
 	return c.norm, c.last
 }
 
-// cancels is the part of the squared norms of two values that the squared norm of their sum must have to be made of sums in float32.
+// cancels is the part of the squared norms of two values that the squared norm of their sum must have to be made of
+// sums in float32.
 const cancels = 1.0 / 64
 
-// SumNorms returns the sum of the squares of x, and that of x and the first len(x) values of y added, to about four digits.
+// SumNorms returns the sum of the squares of x, and that of x and the first len(x) values of y added, to about four
+// digits.
 func SumNorms(x, y []float32) (norm, ofSum float64) {
 	y = y[:len(x)]
 	for len(x) > 0 {
@@ -72,11 +74,12 @@ func wideSumNorms(x, y []float32) (norm, ofSum float64) {
 	return norm, ofSum
 }
 
-// pieceLen is the number of elements that are summed in float32. Rounding errors of such a sum stay far below the bounds.
+// pieceLen is the number of elements that are summed in float32. Rounding errors of such a sum stay far below the
+// bounds.
 const pieceLen = 512
 
-// add adds the elements x of the newer value and y of the last one. It sums pieces in float32, which is several times as fast as
-// float64, and sums a piece again in float64 if its squares leave float32's range.
+// add adds the elements x of the newer value and y of the last one. It sums pieces in float32, which is several times
+// as fast as float64, and sums a piece again in float64 if its squares leave float32's range.
 func (c *change) add(x, y []float32) {
 	for len(x) > 0 {
 		n := min(len(x), pieceLen)

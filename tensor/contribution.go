@@ -2,10 +2,10 @@ package tensor
 
 import "math"
 
-// These constants bound the result of a sum of gradients, beside this rank's input to it. They were measured on trainings of
-// integration/testdata/record_sums.py: of the changes from an input to the result, at least 13 % had the rarer sign (6.7 % in the second table of docs/loss.md), the
-// changes were never nearer to a multiple of the input than 13 % of their norm, and no result was 50 times as small as the input in more than a
-// tenth of its elements.
+// These constants bound the result of a sum of gradients, beside this rank's input to it. They were measured on
+// trainings of integration/testdata/record_sums.py: of the changes from an input to the result, at least 13 % had the
+// rarer sign (6.7 % in the second table of docs/loss.md), the changes were never nearer to a multiple of the input than
+// 13 % of their norm, and no result was 50 times as small as the input in more than a tenth of its elements.
 const (
 	changedElements = 48   // minimum of elements that differ, for their signs to tell anything,
 	oneSided        = 0.02 // and the share of the rarer sign up to which the result is a maximum or a minimum
@@ -15,8 +15,8 @@ const (
 	lostElements    = 0.9  // and the minimum share of such elements in a product
 )
 
-// A Contribution is a sample of a message of an all-reduce, which holds the inputs of some ranks. It is compared with the
-// sample of the same elements of the result. The zero Contribution is none.
+// A Contribution is a sample of a message of an all-reduce, which holds the inputs of some ranks. It is compared with
+// the sample of the same elements of the result. The zero Contribution is none.
 type Contribution struct {
 	DType     DType
 	Size      int    // bytes of the message
@@ -24,7 +24,8 @@ type Contribution struct {
 	delivered Sample // as it arrived, which is off by the loss
 }
 
-// Contribute returns the Contribution of a message that arrives as it is, and false if it is too short for one or no float type's.
+// Contribute returns the Contribution of a message that arrives as it is, and false if it is too short for one or no
+// float type's.
 func Contribute(d DType, message []byte) (c Contribution, ok bool) {
 	if !d.Valid() || !d.Float() || len(message)/d.Size() < MinHistory || len(message)%d.Size() != 0 {
 		return c, false
@@ -35,8 +36,8 @@ func Contribute(d DType, message []byte) (c Contribution, ok bool) {
 	return c, true
 }
 
-// Lost notes the loss of the message: before and after are the residual of all its elements before and after the encoding, sampled by
-// SampleResidual.
+// Lost notes the loss of the message: before and after are the residual of all its elements before and after the
+// encoding, sampled by SampleResidual.
 func (c *Contribution) Lost(before, after *Sample) {
 	for i := range c.delivered {
 		c.delivered[i] = c.own[i] + before[i] - after[i]

@@ -13,7 +13,8 @@ func message(d DType, v []float32) []byte {
 	return b
 }
 
-// judged returns the verdict on a message that has lost the difference of two residuals, given what has become of all that arrived.
+// judged returns the verdict on a message that has lost the difference of two residuals, given what has become of all
+// that arrived.
 func judged(t *testing.T, d DType, own, before, after []float32, result func(i int, delivered float32) float32) Verdict {
 	t.Helper()
 	c, ok := Contribute(d, message(d, own))
@@ -47,7 +48,8 @@ func judged(t *testing.T, d DType, own, before, after []float32, result func(i i
 	return c.Judge(&sample)
 }
 
-// A result tells a sum of unlike inputs from a maximum, a minimum, a product, a sum of the same of all ranks, and a sum of values of one sign.
+// A result tells a sum of unlike inputs from a maximum, a minimum, a product, a sum of the same of all ranks, and a sum
+// of values of one sign.
 func TestContributionJudgesResults(t *testing.T) {
 	const n = 3001
 	r := rand.New(rand.NewPCG(1, 2))

@@ -38,8 +38,8 @@ func FromFloat32(dst []byte, src []float32, d DType) {
 	fromFloat32(dst, src, d, largestFloat, largestFloat)
 }
 
-// fromFloat32 is FromFloat32 with a limit: finite magnitudes above maxBrain (of BFloat16) or maxHalf (of Float16), given as the bits of a
-// float32, become the limit.
+// fromFloat32 is FromFloat32 with a limit: finite magnitudes above maxBrain (of BFloat16) or maxHalf (of Float16),
+// given as the bits of a float32, become the limit.
 func fromFloat32(dst []byte, src []float32, d DType, maxBrain, maxHalf uint32) {
 	check(len(src), dst, d)
 	switch d {

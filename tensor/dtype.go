@@ -82,8 +82,8 @@ var littleEndian = func() bool {
 	return *(*byte)(unsafe.Pointer(&x)) == 1
 }()
 
-// View returns b, little-endian Float32 elements at any alignment, as a slice that shares b's memory, or nil if the processor is
-// big-endian or b holds no element. The slice has b's owner and lifetime.
+// View returns b, little-endian Float32 elements at any alignment, as a slice that shares b's memory, or nil if the
+// processor is big-endian or b holds no element. The slice has b's owner and lifetime.
 func View(b []byte) []float32 {
 	if !littleEndian || len(b) < 4 {
 		return nil

@@ -6,7 +6,8 @@ import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // tiles is plain by a kernel, for at least sumLanes values. It reports false if this processor has no kernel.
 //
-// Without this kernel the content check of float32 (BenchmarkPlausible) runs at 0.17 (AVX-512) and 0.06 (AVX2) of its speed, of bfloat16 at 0.12 and 0.13.
+// Without this kernel the content check of float32 (BenchmarkPlausible) runs at 0.17 (AVX-512) and 0.06 (AVX2) of its
+// speed, of bfloat16 at 0.12 and 0.13.
 func (s *sums) tiles(x, y []float32) bool {
 	switch tier := simd.Use(); {
 	case tier >= simd.AVX512:
@@ -21,7 +22,8 @@ func (s *sums) tiles(x, y []float32) bool {
 
 // cutTiles is plainCut by a kernel, for at least sumLanes values. It reports false if this processor has no kernel.
 //
-// Without this kernel the content check against kept values (BenchmarkTrustCheck) runs at 0.63 (AVX-512) and 0.84 (AVX2) of its speed.
+// Without this kernel the content check against kept values (BenchmarkTrustCheck) runs at 0.63 (AVX-512) and 0.84
+// (AVX2) of its speed.
 func (s *sums) cutTiles(x []float32, y []byte) bool {
 	switch tier := simd.Use(); {
 	case tier >= simd.AVX512:
@@ -36,7 +38,8 @@ func (s *sums) cutTiles(x []float32, y []byte) bool {
 
 // cutTiles is cut by a kernel, for the first n values.
 //
-// Without this kernel the content check against kept values (BenchmarkTrustCheck) runs at 0.23 (AVX-512) and 0.20 (AVX2) of its speed.
+// Without this kernel the content check against kept values (BenchmarkTrustCheck) runs at 0.23 (AVX-512) and 0.20
+// (AVX2) of its speed.
 func cutTiles(dst []byte, src []float32) (n int) {
 	tier, n := tiles(len(src))
 	switch {
@@ -87,7 +90,8 @@ func narrowBrainTiles(dst []byte, src []float32, limit uint32) (n int) {
 	return n
 }
 
-// Without this kernel fp16 decodes at 0.09 (AVX-512) and 0.12 (AVX2) of its speed, int8 encodes float16 at 0.33 and 0.47.
+// Without this kernel fp16 decodes at 0.09 (AVX-512) and 0.12 (AVX2) of its speed, int8 encodes float16 at 0.33 and
+// 0.47.
 func widenHalfTiles(dst []float32, src []byte) (n int) {
 	tier, n := tiles(len(dst))
 	switch {
@@ -100,7 +104,8 @@ func widenHalfTiles(dst []float32, src []byte) (n int) {
 	return n
 }
 
-// Without this kernel fp16 encodes at 0.27 (AVX-512) and 0.44 (AVX2) of its speed, int8 decodes float16 at 0.07 and 0.17.
+// Without this kernel fp16 encodes at 0.27 (AVX-512) and 0.44 (AVX2) of its speed, int8 decodes float16 at 0.07 and
+// 0.17.
 func narrowHalfTiles(dst []byte, src []float32, limit uint32) (n int) {
 	tier, n := tiles(len(src))
 	switch {

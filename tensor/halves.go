@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// The functions here convert slices of one length in Go. They take four elements at a time, which is one access to memory. They
-// are the twins of kernels.
+// The functions here convert slices of one length in Go. They take four elements at a time, which is one access to
+// memory. They are the twins of kernels.
 
 // The largest finite magnitudes, as bits of a float32.
 const (
@@ -92,7 +92,8 @@ func floatToBrain(x float32, limit uint32) uint32 {
 	return (b + 0x7fff + b>>16&1) >> 16
 }
 
-// halfToFloat is exact: every binary16 value is a binary32 value (IEEE 754-2008, 3.6). A NaN becomes a quiet NaN (section 6.2).
+// halfToFloat is exact: every binary16 value is a binary32 value (IEEE 754-2008, 3.6). A NaN becomes a quiet NaN
+// (section 6.2).
 func halfToFloat(h uint16) float32 {
 	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1f), uint32(h&0x3ff)
 	switch {
@@ -107,8 +108,8 @@ func halfToFloat(h uint16) float32 {
 	return math.Float32frombits(sign | math.Float32bits(f))
 }
 
-// floatToHalf rounds to nearest even. Finite magnitudes above limit become limit, magnitudes that are then too large become infinity,
-// and a NaN becomes a quiet NaN.
+// floatToHalf rounds to nearest even. Finite magnitudes above limit become limit, magnitudes that are then too large
+// become infinity, and a NaN becomes a quiet NaN.
 func floatToHalf(x float32, limit uint32) uint32 {
 	b := math.Float32bits(x)
 	sign, abs := b>>16&0x8000, b&^(1<<31)

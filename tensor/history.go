@@ -6,9 +6,10 @@ import (
 )
 
 // These constants bound how a sum of gradients may differ from the sums before it. They were measured on trainings of
-// integration/testdata/record_sums.py: the norm of a gradient was 0.4 to 2.2 of the median of the six before it, gradients had at least 2 % of
-// elements of either sign, and none had a cosine of 0.9 with an earlier one and of less than 0.5 with the last. Weights that are averaged
-// every few steps have a cosine of 0.98 and more with the average before.
+// integration/testdata/record_sums.py: the norm of a gradient was 0.4 to 2.2 of the median of the six before it,
+// gradients had at least 2 % of elements of either sign, and none had a cosine of 0.9 with an earlier one and of less
+// than 0.5 with the last. Weights that are averaged every few steps have a cosine of 0.98 and more with the average
+// before.
 const (
 	recentSamples = 4    // samples of the last values that fitted in
 	unlikeSamples = 4    // samples of the last values that did not
@@ -25,8 +26,8 @@ const (
 	settles       = 3    // values that do not fit in, in a row, after which the next ones do: the sequence has changed
 )
 
-// A History holds samples of some earlier values of a block: the last ones that fitted into the sequence, and the last ones that did not, such as
-// averages of weights every tenth step. The zero History holds none.
+// A History holds samples of some earlier values of a block: the last ones that fitted into the sequence, and the last
+// ones that did not, such as averages of weights every tenth step. The zero History holds none.
 type History struct {
 	recent          [recentSamples]sample
 	unlike          [unlikeSamples]sample
@@ -58,10 +59,11 @@ type sample struct {
 	signed   int               // elements that are not zero
 }
 
-// Judge is the content check: block may be coded with loss if the verdict is Fits. kept must hold the bytes that Keep kept of the block's last value, and then
-// holds those of this one, whatever the verdict. There is nothing to compare if kept has another length than KeptSize says, if d is no
-// float type, or if one of the values is zero or not finite: then the verdict is Unproved, and trust stays as it
-// is. kept also stays as it is if it has another length. h is the block's History, which may be nil, and which then holds the block as well. block is read only.
+// Judge is the content check: block may be coded with loss if the verdict is Fits. kept must hold the bytes that Keep
+// kept of the block's last value, and then holds those of this one, whatever the verdict. There is nothing to compare
+// if kept has another length than KeptSize says, if d is no float type, or if one of the values is zero or not finite:
+// then the verdict is Unproved, and trust stays as it is. kept also stays as it is if it has another length. h is the
+// block's History, which may be nil, and which then holds the block as well. block is read only.
 func (t *Trust) Judge(d DType, block, kept []byte, h *History) Verdict {
 	c, ok := compareKept(d, block, kept)
 	if !ok {
@@ -159,7 +161,8 @@ func (h *History) singleSigned(s *sample) bool {
 	return false
 }
 
-// nearest returns the greatest cosine of s with an earlier value of about its norm; 0 if s has much of the last one that fitted in.
+// nearest returns the greatest cosine of s with an earlier value of about its norm; 0 if s has much of the last one
+// that fitted in.
 func (h *History) nearest(s *sample) (cosine float64) {
 	if h.values == 0 || s.cosine(&h.recent[(h.values-1)%recentSamples]) > lastCosine {
 		return 0
@@ -174,7 +177,8 @@ func (h *History) nearest(s *sample) (cosine float64) {
 	return cosine
 }
 
-// outlier reports whether a norm is out of the range of the norms before, or a value is both larger and more even than all before, as weights are.
+// outlier reports whether a norm is out of the range of the norms before, or a value is both larger and more even than
+// all before, as weights are.
 func (h *History) outlier(norm, shape float64) bool {
 	low, high, even := math.Inf(1), 0.0, 0.0
 	for i, x := range h.norms {

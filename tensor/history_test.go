@@ -41,7 +41,8 @@ func (s *sequence) earn(t *testing.T) {
 	}
 }
 
-// A value whose norm is out of the range of the norms before travels as it is, and costs no trust; once the norm stays there it fits.
+// A value whose norm is out of the range of the norms before travels as it is, and costs no trust; once the norm stays
+// there it fits.
 func TestOutlyingNorms(t *testing.T) {
 	s := newSequence(1)
 	s.earn(t)
@@ -73,8 +74,9 @@ func TestOutlyingShape(t *testing.T) {
 	}
 }
 
-// Weights that are averaged every few steps, with gradients between, are told from these at the second average, whatever the schedule: the
-// first differs in its norm. They need not be the same, and there may be another kind of sum between.
+// Weights that are averaged every few steps, with gradients between, are told from these at the second average,
+// whatever the schedule: the first differs in its norm. They need not be the same, and there may be another kind of sum
+// between.
 func TestRepeatsAreFound(t *testing.T) {
 	for _, every := range []int{2, 5, 7, 10, 50} {
 		s := newSequence(uint64(every))
@@ -109,7 +111,8 @@ func TestRepeatsAreFound(t *testing.T) {
 	}
 }
 
-// A value that has much of an earlier one costs trust, and is not said to be something else; gradients that all resemble each other do neither.
+// A value that has much of an earlier one costs trust, and is not said to be something else; gradients that all
+// resemble each other do neither.
 func TestNearValues(t *testing.T) {
 	s := newSequence(3)
 	s.earn(t)

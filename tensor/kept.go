@@ -5,10 +5,11 @@ import (
 	"math"
 )
 
-// The content check keeps the last value of each block. Of float32 it keeps the upper half of each element: sign, exponent and seven
-// bits of the mantissa (a bfloat16, rounded toward zero). Of other types it keeps all. A kept element is off by less than 1 %, unless it
-// is below 2^-126, and the bounds of the check are 20 % and more. An element that is not finite is still not finite when kept.
-// The last value comes from memory and not from a cache, so that reading half of it takes half the time.
+// The content check keeps the last value of each block. Of float32 it keeps the upper half of each element: sign,
+// exponent and seven bits of the mantissa (a bfloat16, rounded toward zero). Of other types it keeps all. A kept
+// element is off by less than 1 %, unless it is below 2^-126, and the bounds of the check are 20 % and more. An element
+// that is not finite is still not finite when kept. The last value comes from memory and not from a cache, so that
+// reading half of it takes half the time.
 
 // KeptSize returns the number of bytes that Keep keeps of n bytes of elements of type d.
 func KeptSize(d DType, n int) int {
@@ -27,8 +28,8 @@ func Keep(d DType, kept, block []byte) {
 	}
 }
 
-// compareKept compares block with the last value, whose kept bytes are in kept, and then keeps block in kept. If kept has the
-// wrong length there is nothing to compare, and kept stays as it is.
+// compareKept compares block with the last value, whose kept bytes are in kept, and then keeps block in kept. If kept
+// has the wrong length there is nothing to compare, and kept stays as it is.
 func compareKept(d DType, block, kept []byte) (change, bool) {
 	switch {
 	case len(kept) != KeptSize(d, len(block)):
@@ -48,8 +49,9 @@ func compareKept(d DType, block, kept []byte) (change, bool) {
 	return c, c.known()
 }
 
-// keptPiece is the number of elements that are compared and then kept at a time, so that both passes find them in a core's first cache.
-// Sums of so many elements in float32 are precise enough: each is made of 16 sums, and so has the rounding error of 128 additions.
+// keptPiece is the number of elements that are compared and then kept at a time, so that both passes find them in a
+// core's first cache. Sums of so many elements in float32 are precise enough: each is made of 16 sums, and so has the
+// rounding error of 128 additions.
 const keptPiece = 2048
 
 // eachPiece calls f with the pieces of a Float32 block and the kept bytes of each.
@@ -83,7 +85,8 @@ func (c *change) addWideKept(x []float32, y []byte) {
 	}
 }
 
-// sumsOfCut is sumsOf for at most keptPiece values, where y holds upper halves. The sums are the same with and without a kernel.
+// sumsOfCut is sumsOf for at most keptPiece values, where y holds upper halves. The sums are the same with and without
+// a kernel.
 func sumsOfCut(x []float32, y []byte) (s sums) {
 	n := len(x) &^ (sumLanes - 1)
 	if n > 0 && !s.cutTiles(x[:n], y[:2*n]) {

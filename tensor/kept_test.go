@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A comparison with the kept bytes of a float32 value gives the same as one with the value itself, within a percent, at every scale
-// and length.
+// A comparison with the kept bytes of a float32 value gives the same as one with the value itself, within a percent, at
+// every scale and length.
 func TestKeptSaysWhatTheLastValueSays(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 10))
 	for _, scale := range []float64{1e-37, 1e-30, 1e-22, 1e-18, 1e-10, 1, 1e10, 1e18, 1e25, 1e37} {

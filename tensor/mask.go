@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// A Mask is the difference between the bytes on the wire and elements: each byte is the element's byte XOR a byte of the Mask, its four bytes in turn. The zero Mask changes
-// nothing.
+// A Mask is the difference between the bytes on the wire and elements: each byte is the element's byte XOR a byte of
+// the Mask, its four bytes in turn. The zero Mask changes nothing.
 type Mask [4]byte
 
 // From returns the Mask of the bytes from off on, where m is that of the bytes from 0 on. off may be negative.

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Masked bytes are the ones that RFC 6455 (5.3) gives, from any offset on and in any pieces, and masking twice changes nothing.
+// Masked bytes are the ones that RFC 6455 (5.3) gives, from any offset on and in any pieces, and masking twice changes
+// nothing.
 func TestMask(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 9))
 	m := Mask{0x37, 0xfa, 0x21, 0x3d}

@@ -2,14 +2,15 @@ package tensor
 
 import "bytes"
 
-// These constants bound the difference between successive values of a sum of gradients. In DistributedDataParallel, with
-// batches from 64 examples to nearly the whole data set, the change from one sum to the next was measured as 0.23 to 2.5 of the
-// sum's norm. Averaged weights, the other content of such all-reduces, changed by 0.03 to 0.13 of their norm after five local steps.
+// These constants bound the difference between successive values of a sum of gradients. In DistributedDataParallel,
+// with batches from 64 examples to nearly the whole data set, the change from one sum to the next was measured as 0.23
+// to 2.5 of the sum's norm. Averaged weights, the other content of such all-reduces, changed by 0.03 to 0.13 of their
+// norm after five local steps.
 //
-// The first weights that come in the place of gradients change much. Their norm is larger than that of the gradients. Where it is not
-// much larger, the gradients are spiky, as gradients of mostly zero inputs are: their mean magnitude is 0.4 of their root mean
-// square, and that of weights 0.8 to 0.87, like that of normal and of uniform values. Sums that have lost detail are spikier still, and
-// their spikiness varies from one sum to the next.
+// The first weights that come in the place of gradients change much. Their norm is larger than that of the gradients.
+// Where it is not much larger, the gradients are spiky, as gradients of mostly zero inputs are: their mean magnitude is
+// 0.4 of their root mean square, and that of weights 0.8 to 0.87, like that of normal and of uniform values. Sums that
+// have lost detail are spikier still, and their spikiness varies from one sum to the next.
 const (
 	maxNormRatio   = 4.0     // between the two values' norms, either way
 	evenShape      = 0.75    // minimum mean magnitude over root mean square of weights
@@ -22,17 +23,19 @@ const (
 	goodValues     = 16      // values that must pass, for each required fresh value, until an earlier loss of trust is forgotten
 )
 
-// Trust is the content check of one block of a tensor: it decides for each value of the block whether it may be coded with loss. It
-// runs just before lossy coding, on facts that the parser could not have at the block's first byte. It refuses, and never proves.
+// Trust is the content check of one block of a tensor: it decides for each value of the block whether it may be coded
+// with loss. It runs just before lossy coding, on facts that the parser could not have at the block's first byte. It
+// refuses, and never proves.
 //
-// A value is plausible if it looks like the next sum of gradients after the last value: the two norms are within a factor of 4,
-// the difference is not as small as between weights, and the magnitudes have not suddenly become as even as weights' magnitudes.
+// A value is plausible if it looks like the next sum of gradients after the last value: the two norms are within a
+// factor of 4, the difference is not as small as between weights, and the magnitudes have not suddenly become as even
+// as weights' magnitudes.
 //
-// Trust is earned: the zero Trust has none. Three plausible values in a row that each differ from the value before by at least their own
-// norm win it, and the next value is the first that may lose something. Averaged weights never do that; gradients do at once. A value that is not
-// plausible ends trust. After the second loss of trust six such values are needed, after the third twelve, and at most 3072, so that a
-// tensor that alternates between gradients and something else soon travels exactly. Once sixteen times as many values have passed,
-// earlier losses are forgotten.
+// Trust is earned: the zero Trust has none. Three plausible values in a row that each differ from the value before by
+// at least their own norm win it, and the next value is the first that may lose something. Averaged weights never do
+// that; gradients do at once. A value that is not plausible ends trust. After the second loss of trust six such values
+// are needed, after the third twelve, and at most 3072, so that a tensor that alternates between gradients and
+// something else soon travels exactly. Once sixteen times as many values have passed, earlier losses are forgotten.
 type Trust struct {
 	earned bool
 	fresh  uint16 // fresh values in a row
@@ -64,8 +67,9 @@ func (t *Trust) judge(c change, ok bool) bool {
 	return false
 }
 
-// Plausible reports whether block looks like the next sum of gradients after a last value, without
-// regard to trust. kept holds the bytes that Keep kept of the last value; ok is false if there is nothing to compare, as Judge says. It changes neither.
+// Plausible reports whether block looks like the next sum of gradients after a last value, without regard to trust.
+// kept holds the bytes that Keep kept of the last value; ok is false if there is nothing to compare, as Judge says. It
+// changes neither.
 func Plausible(d DType, block, kept []byte) (plausible, ok bool) {
 	c, ok := compareKept(d, block, bytes.Clone(kept))
 	return ok && c.plausible(), ok

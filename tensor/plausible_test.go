@@ -41,8 +41,8 @@ func uniform(rnd *rand.Rand, n int, bound float64) []float64 {
 	return v
 }
 
-// spiky returns values with the norm of gauss, nine tenths of it in a tenth of the values, like gradients of mostly zero
-// inputs.
+// spiky returns values with the norm of gauss, nine tenths of it in a tenth of the values, like gradients of mostly
+// zero inputs.
 func spiky(rnd *rand.Rand, n int, scale float64) []float64 {
 	v := gauss(rnd, n, scale*math.Sqrt(0.1/0.9))
 	for i := range v[:n/10] {
@@ -142,8 +142,8 @@ func TestPlausibleBounds(t *testing.T) {
 	}
 }
 
-// A tensor has no trust at first. Three fresh values in a row win it, and the third still travels exactly. After a loss of trust twice as
-// many are needed than before, but for the first one, and so on.
+// A tensor has no trust at first. Three fresh values in a row win it, and the third still travels exactly. After a loss
+// of trust twice as many are needed than before, but for the first one, and so on.
 func TestTrust(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var trust Trust
@@ -265,7 +265,8 @@ func normal(rnd *rand.Rand, n int, scale float64) []float32 {
 	return v
 }
 
-// The norm of a sum counts every element, also where the two values nearly cancel out, and where squares are beyond the range of float32.
+// The norm of a sum counts every element, also where the two values nearly cancel out, and where squares are beyond the
+// range of float32.
 func TestSumNorms(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for _, scale := range []float64{0, 1e-30, 1e-3, 1, 1e30} {

@@ -13,8 +13,8 @@ const (
 	ofLastMagnitude
 )
 
-// sumLanes is the number of partial sums of each kind: value i goes to partial sum i%sumLanes, and the partial sums are added at the
-// end. With fewer of them each addition would wait for the one before.
+// sumLanes is the number of partial sums of each kind: value i goes to partial sum i%sumLanes, and the partial sums are
+// added at the end. With fewer of them each addition would wait for the one before.
 const sumLanes = 16
 
 // rest adds the last values, fewer than sumLanes.

@@ -1,13 +1,13 @@
-// Package tensor is the vocabulary that parsers and codecs share: it describes the meaning of a run of bytes of a training
-// job's connection, and the types of the elements that such bytes hold.
+// Package tensor is the vocabulary that parsers and codecs share: it describes the meaning of a run of bytes of a
+// training job's connection, and the types of the elements that such bytes hold.
 package tensor
 
 // A Tensor describes the part of a tensor that a segment holds, and its meaning to the job.
 //
-// Tensors of one direction of a connection may interleave, as HTTP/2 streams do: after some bytes of one tensor bytes of another may
-// follow, and later the rest of the first. The sender tells them apart by Key, so tensors that interleave must have distinct keys, and none
-// of them may have Key 0. A parser that cannot name them must call their bytes opaque: of two interleaved tensors with one key the first is
-// given up, and the rest of it travels verbatim.
+// Tensors of one direction of a connection may interleave, as HTTP/2 streams do: after some bytes of one tensor bytes
+// of another may follow, and later the rest of the first. The sender tells them apart by Key, so tensors that
+// interleave must have distinct keys, and none of them may have Key 0. A parser that cannot name them must call their
+// bytes opaque: of two interleaved tensors with one key the first is given up, and the rest of it travels verbatim.
 type Tensor struct {
 	Key   uint64 // the same at every step, at both proxies and after a reconnect (made of protocol facts, never of ports); 0: unknown
 	Role  Role   // as far as the parser has proved it
@@ -86,8 +86,8 @@ func (t Tensor) Evidence() string {
 	return t.Why.String()
 }
 
-// ProvedBy returns the source of the proof of the role in the words that users see; "": there is no proof, or it is not told. The user's
-// word makes nothing Exact or State.
+// ProvedBy returns the source of the proof of the role in the words that users see; "": there is no proof, or it is not
+// told. The user's word makes nothing Exact or State.
 func (t Tensor) ProvedBy() string {
 	switch {
 	case t.Role == Unknown || t.Why != OK && t.Why != DTypeUnknown:

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// These constants bound the likeness of a gradient and the weights with which its job began. They were measured on trainings of
-// integration/testdata/record_sums.py: a rank's part of a gradient had a cosine with the first weights of at most 0.30, and the first average of
-// weights one of at least 0.55.
+// These constants bound the likeness of a gradient and the weights with which its job began. They were measured on
+// trainings of integration/testdata/record_sums.py: a rank's part of a gradient had a cosine with the first weights of
+// at most 0.30, and the first average of weights one of at least 0.55.
 const (
 	maxWeights   = 64 << 10 // samples of a model's weights
 	minCompared  = 256      // of them, for a comparison to tell anything
@@ -18,8 +18,8 @@ const (
 
 var seedOfSamples = maphash.MakeSeed()
 
-// Weights hold samples of the float32 weights with which a job began: of each of as many equal parts one element. They are filled once by Feed, and then
-// they do not change.
+// Weights hold samples of the float32 weights with which a job began: of each of as many equal parts one element. They
+// are filled once by Feed, and then they do not change.
 type Weights struct {
 	elements int // of the model
 	stride   int // elements of a part
@@ -75,7 +75,8 @@ func (w *Weights) Equal(o *Weights) bool {
 	return w == o || w.elements == o.elements && w.Complete() && o.Complete() && w.hash == o.hash
 }
 
-// place returns the element that is the sample of a part. A stride alone could meet one column of a matrix again and again.
+// place returns the element that is the sample of a part. A stride alone could meet one column of a matrix again and
+// again.
 func (w *Weights) place(part int) int {
 	return part*w.stride + int((uint32(part)*2654435769)>>8)%w.stride
 }
@@ -110,8 +111,9 @@ type Placement struct {
 	Offsets []int      // elements of the model before the message's first: one of them is right
 }
 
-// Judge returns the verdict on a block of the message, for which the content check has said v. The block, which begins off bytes after the message's first, is no
-// gradient if it is like the weights, and earlier values were not: they have earned trust.
+// Judge returns the verdict on a block of the message, for which the content check has said v. The block, which begins
+// off bytes after the message's first, is no gradient if it is like the weights, and earlier values were not: they have
+// earned trust.
 func (p *Placement) Judge(v Verdict, d DType, block []byte, off int) Verdict {
 	if (v == Fits || v == Outlier || v == Near) && p.Alike(d, block, off) {
 		return FirstWeights
@@ -119,8 +121,9 @@ func (p *Placement) Judge(v Verdict, d DType, block []byte, off int) Verdict {
 	return v
 }
 
-// Alike reports whether a block of the message, which begins off bytes after the message's first, is so much like the weights that the sum is no gradient.
-// The type d must be a float type, and off and the block's length whole elements. A nil Placement is like nothing.
+// Alike reports whether a block of the message, which begins off bytes after the message's first, is so much like the
+// weights that the sum is no gradient. The type d must be a float type, and off and the block's length whole elements.
+// A nil Placement is like nothing.
 func (p *Placement) Alike(d DType, block []byte, off int) bool {
 	if p == nil || !d.Float() {
 		return false

@@ -36,7 +36,8 @@ func weightsOf(t *testing.T, rnd *rand.Rand, elements int) ([]float32, *Weights)
 	return values, w
 }
 
-// A block is alike if it has moved away from the weights by as much as they were, in any float type, at its place, and nowhere else; noise of the same norm is not.
+// A block is alike if it has moved away from the weights by as much as they were, in any float type, at its place, and
+// nowhere else; noise of the same norm is not.
 func TestWeightsAlike(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for _, elements := range []int{1, 255, 2000, 65_536, 65_537, 1_000_003} {

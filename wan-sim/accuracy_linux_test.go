@@ -25,9 +25,9 @@ type achieved struct {
 	rate                      float64       // IP bytes per second that a bulk transfer receives
 }
 
-// A link keeps its settings: round trips within 0.5 ms and 1 %, besides the time by which this machine is late when it only
-// waits as long, and the rate within 2 %. Other users of the processors can only lengthen a round trip, so the lower
-// quartile of many is the time of the link itself. With -table -v it prints the table of all rates.
+// A link keeps its settings: round trips within 0.5 ms and 1 %, besides the time by which this machine is late when it
+// only waits as long, and the rate within 2 %. Other users of the processors can only lengthen a round trip, so the
+// lower quartile of many is the time of the link itself. With -table -v it prints the table of all rates.
 func TestTUNAccuracy(t *testing.T) {
 	require.Long(t)
 	cases := [][2]int64{{10, 20}, {fastest, 20}} // Mbit/s, ms
@@ -155,8 +155,9 @@ func pings(t *testing.T, c net.Conn, n int) (took []time.Duration) {
 	return took
 }
 
-// lateness returns by how much this machine is late, whatever the link: the lower quartile of round trips on its loopback
-// between two waits of half of rtt, which is in whole milliseconds as the runtime counts when it has nothing to do.
+// lateness returns by how much this machine is late, whatever the link: the lower quartile of round trips on its
+// loopback between two waits of half of rtt, which is in whole milliseconds as the runtime counts when it has nothing
+// to do.
 func lateness(t *testing.T, rtt time.Duration) time.Duration {
 	t.Helper()
 	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})

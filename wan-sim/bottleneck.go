@@ -13,8 +13,8 @@ type Bottleneck struct {
 	queue queue
 }
 
-// NewBottleneck returns an idle bottleneck of so many bytes per second, above 0, headers from IP upwards included, whose
-// queue holds so many bytes; 0: without limit.
+// NewBottleneck returns an idle bottleneck of so many bytes per second, above 0, headers from IP upwards included,
+// whose queue holds so many bytes; 0: without limit.
 func NewBottleneck(rate int64, size int) (*Bottleneck, error) {
 	switch {
 	case rate <= 0:
@@ -28,8 +28,8 @@ func NewBottleneck(rate int64, size int) (*Bottleneck, error) {
 // Rate returns the bytes per second.
 func (b *Bottleneck) Rate() int64 { return b.queue.rate }
 
-// transit reports when a packet of n bytes that has been waiting since ready has left the bottleneck, or that it found the
-// queue full at now.
+// transit reports when a packet of n bytes that has been waiting since ready has left the bottleneck, or that it found
+// the queue full at now.
 func (b *Bottleneck) transit(ready, now time.Time, n int) (at time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Two links behind one bottleneck get its rate between them, in the order in which packets come, and add their own delay.
+// Two links behind one bottleneck get its rate between them, in the order in which packets come, and add their own
+// delay.
 func TestLinksShareABottleneck(t *testing.T) {
 	shared := mustBottleneck(t, 1000, 0) // a byte each millisecond
 	near := NewPath(Link{Delay: 10 * time.Millisecond, Shared: shared})
@@ -25,7 +26,8 @@ func TestLinksShareABottleneck(t *testing.T) {
 	}
 }
 
-// The queue of the bottleneck is one for all: packets that one link has put there leave no room for the other's packets.
+// The queue of the bottleneck is one for all: packets that one link has put there leave no room for the other's
+// packets.
 func TestSharedQueueIsOne(t *testing.T) {
 	shared := mustBottleneck(t, 1000, 100)
 	greedy, modest := NewPath(Link{Shared: shared}), NewPath(Link{Shared: shared})
@@ -45,7 +47,8 @@ func TestSharedQueueIsOne(t *testing.T) {
 // A link's own rate counts behind the bottleneck: packets queue there only once they have left it.
 func TestLinkBehindABottleneck(t *testing.T) {
 	p := NewPath(Link{Rate: 500, Queue: 20, Shared: mustBottleneck(t, 1000, 0)})
-	// Packets of 10 bytes leave the bottleneck every 10 ms, the link every 20 ms: it falls behind until its queue is full.
+	// Packets of 10 bytes leave the bottleneck every 10 ms, the link every 20 ms: it falls behind until its queue is
+	// full.
 	var got []time.Duration
 	for range 6 {
 		if at, ok := p.Admit(begin, 10); ok {

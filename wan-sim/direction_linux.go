@@ -40,9 +40,9 @@ type direction struct {
 	closed  bool // in and out are no longer the direction's
 }
 
-// forward runs until stop. One thread does all of a direction, since handing packets from one thread to another costs more
-// than the rest: it delivers packets that are due, takes packets that have come, and sleeps in the kernel until either goes
-// on.
+// forward runs until stop. One thread does all of a direction, since handing packets from one thread to another costs
+// more than the rest: it delivers packets that are due, takes packets that have come, and sleeps in the kernel until
+// either goes on.
 func (d *direction) forward() error {
 	runtime.LockOSThread() // for good: the thread's timer slack and priority are nobody else's
 	// By default the kernel wakes a sleeper up to 50 µs late to save power (prctl(2), PR_SET_TIMERSLACK, in ns).
@@ -50,8 +50,8 @@ func (d *direction) forward() error {
 		return fmt.Errorf("wansim: timer slack: %w", err)
 	}
 	// A link keeps its time while the jobs at its ends keep the processors busy: with two busy loops beside it on two
-	// processors, frames were 15 µs late in the median, and milliseconds without this. A lower nice value would count only
-	// among the processes of one session (sched(7), autogroup). Where it is forbidden the link is less exact.
+	// processors, frames were 15 µs late in the median, and milliseconds without this. A lower nice value would count
+	// only among the processes of one session (sched(7), autogroup). Where it is forbidden the link is less exact.
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{
 		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
 	}, 0)

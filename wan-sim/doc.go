@@ -1,5 +1,5 @@
-// Package wansim is a WAN in a box: links with a rate, a delay, jitter, random loss and a finite queue, in two forms that
-// share one model.
+// Package wansim is a WAN in a box: links with a rate, a delay, jitter, random loss and a finite queue, in two forms
+// that share one model.
 //
 //	Link, Path            the model of one direction; pure: time and seed come in, nothing sleeps
 //	Pipe, Wire, Relay     TCP-like streams through it, inside the process; no privileges, any system

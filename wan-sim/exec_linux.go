@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exec makes this process become a command inside the namespace, with the environment, terminal and files that it has: its
-// exit code is the command's. The files of /etc/netns/NAME lie over the files of /etc. It returns only if that fails.
+// Exec makes this process become a command inside the namespace, with the environment, terminal and files that it has:
+// its exit code is the command's. The files of /etc/netns/NAME lie over the files of /etc. It returns only if that
+// fails.
 func (n *Namespace) Exec(command []string) error {
 	if len(command) == 0 {
 		return errors.New("wansim: no command")

@@ -130,8 +130,9 @@ func (x *line) setLink(l Link, rtt time.Duration) {
 	x.rtt, x.window = rtt, windowOf(l, rtt)
 }
 
-// windowOf returns the bytes that a sender may be ahead of the reader: two round trips, so that a lost packet alone does
-// not stop it, and the bytes that the bottleneck holds; as much as TCP would take with its buffers tuned to the path.
+// windowOf returns the bytes that a sender may be ahead of the reader: two round trips, so that a lost packet alone
+// does not stop it, and the bytes that the bottleneck holds; as much as TCP would take with its buffers tuned to the
+// path.
 func windowOf(l Link, rtt time.Duration) int {
 	const minimum, maximum = 256 << 10, 64 << 20 // bytes
 	rtt += l.Jitter

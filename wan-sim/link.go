@@ -22,8 +22,9 @@ type Link struct {
 // MinQueue is the smallest queue, in bytes, of a path without a stated queue.
 const MinQueue = 256 << 10
 
-// DefaultQueue returns the queue, in bytes, of a path without a stated queue: one bandwidth-delay product of rate, in bytes
-// per second, and rtt, the rule of thumb of Villamizar and Song (High Performance TCP in ANSNET, 1994), but at least MinQueue.
+// DefaultQueue returns the queue, in bytes, of a path without a stated queue: one bandwidth-delay product of rate, in
+// bytes per second, and rtt, the rule of thumb of Villamizar and Song (High Performance TCP in ANSNET, 1994), but at
+// least MinQueue.
 func DefaultQueue(rate int64, rtt time.Duration) int {
 	return max(MinQueue, int(float64(rate)*rtt.Seconds()))
 }

@@ -71,7 +71,8 @@ func NewNamespace(name string) (*Namespace, error) {
 	return n, nil
 }
 
-// OpenNamespace returns the namespace of that name, which another process or `ip netns add` has made. Close leaves it be.
+// OpenNamespace returns the namespace of that name, which another process or `ip netns add` has made. Close leaves it
+// be.
 func OpenNamespace(name string) (*Namespace, error) {
 	h, err := netns.GetFromName(name)
 	if err != nil {
@@ -202,8 +203,8 @@ func (n *Namespace) CommandContext(ctx context.Context, name string, args ...str
 	return exec.CommandContext(ctx, "nsenter", enter...)
 }
 
-// shadowEtc puts the files of the directory $1 over the files of /etc and becomes the program of the other arguments. It
-// runs in a mount namespace of its own.
+// shadowEtc puts the files of the directory $1 over the files of /etc and becomes the program of the other arguments.
+// It runs in a mount namespace of its own.
 const shadowEtc = `for f in "$1"/*; do
 	mount --bind "$f" "/etc/${f##*/}" || exit 126
 done

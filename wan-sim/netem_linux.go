@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A TUN is a link between two network namespaces: a TUN device in each, and this process between them, which reads each packet that
-// one kernel sends, holds it as long as its Link says and gives it to the other kernel. It is safe for concurrent use.
+// A TUN is a link between two network namespaces: a TUN device in each, and this process between them, which reads each
+// packet that one kernel sends, holds it as long as its Link says and gives it to the other kernel. It is safe for
+// concurrent use.
 //
 // Up to 500 Mbit/s, and wherever packets are lost at random, packets are as on the wire, at most 1500 bytes. Above that
-// TCP segments cross joined (TSO), up to 64 KiB at once, since the processor could not keep up otherwise: delay and rate
-// stay exact, but the queue takes or drops them as one.
+// TCP segments cross joined (TSO), up to 64 KiB at once, since the processor could not keep up otherwise: delay and
+// rate stay exact, but the queue takes or drops them as one.
 type TUN struct {
 	ab, ba *direction
 	stop   int // an eventfd, readable once the link is to end
@@ -24,8 +25,8 @@ type TUN struct {
 	err    error         // valid then
 }
 
-// ConnectNamespaces lays a link between a and b: ab is the direction from a to b, ba the one back. It ends with Close or
-// with ctx, and its devices with it, also when the process dies. Needs root.
+// ConnectNamespaces lays a link between a and b: ab is the direction from a to b, ba the one back. It ends with Close
+// or with ctx, and its devices with it, also when the process dies. Needs root.
 func ConnectNamespaces(ctx context.Context, a, b NamespaceEnd, ab, ba Link) (*TUN, error) {
 	if err := errors.Join(ab.Validate(), ba.Validate()); err != nil {
 		return nil, err
@@ -82,7 +83,8 @@ func (t *TUN) wake() {
 	unix.Write(t.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
-// Close ends the link, with the packets on it, and removes its devices. It returns the error that ended the link, if one did.
+// Close ends the link, with the packets on it, and removes its devices. It returns the error that ended the link, if
+// one did.
 func (t *TUN) Close() error {
 	t.end()
 	<-t.done
@@ -97,8 +99,8 @@ func (t *TUN) Stats() Stats {
 	return Stats{AB: t.ab.stats(), BA: t.ba.stats()}
 }
 
-// SetLink changes both directions while the link is up, from the next packet on; packets on their way arrive as they would
-// have. Loss 1 makes a black hole.
+// SetLink changes both directions while the link is up, from the next packet on; packets on their way arrive as they
+// would have. Loss 1 makes a black hole.
 func (t *TUN) SetLink(ab, ba Link) error {
 	if err := errors.Join(ab.Validate(), ba.Validate()); err != nil {
 		return err

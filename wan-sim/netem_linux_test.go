@@ -82,7 +82,8 @@ func dial(t *testing.T, n *Namespace, network, addr string) net.Conn {
 	return c
 }
 
-// udp returns a socket of n that receives, with room for all that a test sends at once, and one of from that sends to it.
+// udp returns a socket of n that receives, with room for all that a test sends at once, and one of from that sends to
+// it.
 func udp(t *testing.T, from, n *Namespace, addr netip.Addr) (sender net.Conn, receiver *net.UDPConn) {
 	t.Helper()
 	err := n.Do(func() (err error) {
@@ -147,8 +148,8 @@ func TestTUNCarriesBytes(t *testing.T) {
 	}
 }
 
-// Of many datagrams exactly the ones are lost that the seed says, so nothing but them is on the link; the others arrive in
-// order.
+// Of many datagrams exactly the ones are lost that the seed says, so nothing but them is on the link; the others arrive
+// in order.
 func TestTUNLosesWhatTheSeedSays(t *testing.T) {
 	l := Link{Loss: 0.1, Jitter: 100 * time.Microsecond, Seed: 42}
 	s := newSpan(t, l, Link{})

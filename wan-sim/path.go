@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Path is the state of one direction: the packets on their way, and the generator of its losses. The zero Path is perfect.
-// It is not safe for concurrent use.
+// A Path is the state of one direction: the packets on their way, and the generator of its losses. The zero Path is
+// perfect. It is not safe for concurrent use.
 type Path struct {
 	link Link
 	way  uint64 // which of the seed's sequences: 0 there, 1 back
@@ -35,8 +35,8 @@ func (p *Path) SetLink(l Link) {
 }
 
 // Admit reports when a packet of n bytes offered at now arrives, or that it is lost. It reads no clock. A packet finds
-// the queue full if with it the bottleneck would hold more than Queue bytes; an idle bottleneck takes any packet.
-// One that is lost behind the bottleneck has used its time there. Whether the k-th packet offered is lost depends on the
+// the queue full if with it the bottleneck would hold more than Queue bytes; an idle bottleneck takes any packet. One
+// that is lost behind the bottleneck has used its time there. Whether the k-th packet offered is lost depends on the
 // seed and k alone, unless the queue was full.
 func (p *Path) Admit(now time.Time, n int) (at time.Time, ok bool) {
 	at, fate := p.offer(now, now, n)
@@ -69,9 +69,9 @@ func (p *Path) offer(ready, now time.Time, n int) (at time.Time, f fate) {
 	return p.send(ready, n)
 }
 
-// send puts a packet that has been waiting since ready behind the packets that the bottleneck holds, whatever their number. A
-// sender that is woken late says since when it would have sent, so that the bottleneck is not idle meanwhile. A lost
-// packet's time is the one at which it would have arrived.
+// send puts a packet that has been waiting since ready behind the packets that the bottleneck holds, whatever their
+// number. A sender that is woken late says since when it would have sent, so that the bottleneck is not idle meanwhile.
+// A lost packet's time is the one at which it would have arrived.
 func (p *Path) send(ready time.Time, n int) (at time.Time, f fate) {
 	isLost, jitter := p.draw()
 	at = p.queue.transmit(ready, n).Add(p.link.Delay + jitter)

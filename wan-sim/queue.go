@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A queue is the state of a bottleneck: the packets that it holds, which leave one after another. The zero queue has no limit and no rate, so it holds nothing.
+// A queue is the state of a bottleneck: the packets that it holds, which leave one after another. The zero queue has no
+// limit and no rate, so it holds nothing.
 type queue struct {
 	rate int64     // bytes per second; 0: unlimited
 	size int       // bytes that it holds at most, the packet in transmission included; 0: unlimited
@@ -54,8 +55,8 @@ func (q *queue) room(n int) time.Time {
 	return end.Add(-time.Duration(left / rate * 1e9))
 }
 
-// transmit returns when a packet of n bytes that is ready at t has left. Sizes add up exactly: the fraction of a nanosecond is carried
-// from packet to packet while the queue is busy.
+// transmit returns when a packet of n bytes that is ready at t has left. Sizes add up exactly: the fraction of a
+// nanosecond is carried from packet to packet while the queue is busy.
 func (q *queue) transmit(t time.Time, n int) time.Time {
 	if q.rate == 0 {
 		return t

@@ -40,8 +40,8 @@ func processors(t *testing.T) usage {
 	}
 }
 
-// threeOfFive fails unless three of at most five tries succeed. A try that fails while other processes have taken more than
-// a tenth of a processor proves nothing and is repeated; where it is never quiet the test is skipped.
+// threeOfFive fails unless three of at most five tries succeed. A try that fails while other processes have taken more
+// than a tenth of a processor proves nothing and is repeated; where it is never quiet the test is skipped.
 func threeOfFive(t *testing.T, try func() (ok bool, saw string)) {
 	t.Helper()
 	for good, bad, noise := 0, 0, 0; good < 3; {

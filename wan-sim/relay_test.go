@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// relayed returns a relay over the links and the connections that cross it: dial gives the client's end and the server's.
+// relayed returns a relay over the links and the connections that cross it: dial gives the client's end and the
+// server's.
 func relayed(t *testing.T, ab, ba Link) (r *Relay, dial func() (client, server *net.TCPConn)) {
 	t.Helper()
 	w, err := NewWire(ab, ba)

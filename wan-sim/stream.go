@@ -120,8 +120,8 @@ func burstOf(rate int64) int {
 	return int(min(limit, max(1, rate/10_000/mtu))) * segmentSize
 }
 
-// transmit puts a packet on the line and returns when it arrives: one round trip later for each time that it is lost and
-// sent anew, and not before the packets in front of it. s.mu and the line's mu are held.
+// transmit puts a packet on the line and returns when it arrives: one round trip later for each time that it is lost
+// and sent anew, and not before the packets in front of it. s.mu and the line's mu are held.
 func (s *stream) transmit(ready time.Time, size int) time.Time {
 	var late time.Duration
 	for {

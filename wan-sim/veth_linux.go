@@ -10,9 +10,9 @@ import (
 // ConnectVeth lays a pair of veth devices between two namespaces: a perfect link inside the kernel, to be shaped by
 // queueing disciplines. It lasts until one of the namespaces is gone. Needs root.
 func ConnectVeth(a, b NamespaceEnd) error {
-	// Both ends have one hardware address and never ask for another's: the frames of a device without ARP bear its own address
-	// (linux/net/ipv4/arp.c, arp_constructor; ipv6/ndisc.c, ndisc_constructor), which then is the other end's too. So any
-	// address can be reached through the device, as through a TUN device.
+	// Both ends have one hardware address and never ask for another's: the frames of a device without ARP bear its own
+	// address (linux/net/ipv4/arp.c, arp_constructor; ipv6/ndisc.c, ndisc_constructor), which then is the other end's
+	// too. So any address can be reached through the device, as through a TUN device.
 	same := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr = a.Device, same

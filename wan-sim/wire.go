@@ -25,8 +25,8 @@ type wire struct {
 	closed bool
 }
 
-// NewWire returns a wire over a link in each direction. A stream cannot cross one that loses everything (BlackHole is an
-// outage), so Loss is below 1 here. Close it after use.
+// NewWire returns a wire over a link in each direction. A stream cannot cross one that loses everything (BlackHole is
+// an outage), so Loss is below 1 here. Close it after use.
 func NewWire(ab, ba Link) (*Wire, error) { return newWire(ab, ba, newAlarm) }
 
 func newWire(ab, ba Link, newAlarm func() (alarm, error)) (*Wire, error) {
@@ -84,8 +84,8 @@ func (w *Wire) leave(c *Conn) {
 // payload. TCP's acknowledgements without payload, 1 to 2 % of the bytes they acknowledge, are not counted.
 func (w *Wire) Stats() Stats { return Stats{AB: w.ab.stats(), BA: w.ba.stats()} }
 
-// BlackHole stops the wire for d from now on: nothing leaves, nothing arrives, no connection is told. Bytes on their way
-// arrive d later, as they do with TCP, but with nothing sent twice.
+// BlackHole stops the wire for d from now on: nothing leaves, nothing arrives, no connection is told. Bytes on their
+// way arrive d later, as they do with TCP, but with nothing sent twice.
 func (w *Wire) BlackHole(d time.Duration) {
 	w.ab.pause(d)
 	w.ba.pause(d)

@@ -27,8 +27,8 @@ type Group struct {
 	lock      *os.File // of folder
 }
 
-// New makes a Group and moves this process into it. name becomes part of the folder's name. Empty groups whose proxies are
-// dead are removed.
+// New makes a Group and moves this process into it. name becomes part of the folder's name. Empty groups whose proxies
+// are dead are removed.
 func New(name string) (*Group, error) {
 	h, err := open()
 	if err != nil {
@@ -131,8 +131,8 @@ func (g *Group) Job() (string, error) {
 	return folder, nil
 }
 
-// Close moves this process back and removes the folders. Of a job that still has processes the folder stays, which is no
-// error: the next New removes it once they have ended.
+// Close moves this process back and removes the folders. Of a job that still has processes the folder stays, which is
+// no error: the next New removes it once they have ended.
 func (g *Group) Close() error {
 	var errs []error
 	if g.folder != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in each
-// layout. It appends nothing once the proof has ended.
+// Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in
+// each layout. It appends nothing once the proof has ended.
 func (p *Process) Calls(dst []Call, tag uint32) []Call {
 	if p.ended.Load() != nil {
 		return dst
@@ -63,7 +63,8 @@ var errRelease = errors.New("probe: DistributedDataParallel sums a bucket whose 
 // changing is CHANGING of probe.c.
 const changing = 1
 
-// given reports whether the group whose counter has this address may have given a tag already: then some call has it that was not noted.
+// given reports whether the group whose counter has this address may have given a tag already: then some call has it
+// that was not noted.
 func (p *Process) given(counter uint64, tag uint32) bool {
 	var next [4]byte
 	return !readMemory(p.pid, counter, next[:]) || int32(binary.NativeEndian.Uint32(next[:])-tag) > 0

@@ -17,9 +17,10 @@ import (
 	"time"
 )
 
-// Find returns the process of this host that owns the established TCP socket with the address own and one of remotes, in the
-// thread's network namespace or else in another one, and attaches the programs to the library in which its collectives are. An error says in one line why
-// its calls cannot be seen. pid is the process's number; 0: it was not found.
+// Find returns the process of this host that owns the established TCP socket with the address own and one of remotes,
+// in the thread's network namespace or else in another one, and attaches the programs to the library in which its
+// collectives are. An error says in one line why its calls cannot be seen. pid is the process's number; 0: it was not
+// found.
 func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *Process, pid int, err error) {
 	err = Patiently(func() (err error) {
 		process, pid, err = p.Look(own, remotes...)
@@ -104,8 +105,8 @@ func (p *Probes) follow(pid int) (*Process, error) {
 	return process, nil
 }
 
-// freePlace returns the first place that no process has. There are as many places as entries in the programs' map. With all taken it returns one too many, and that map takes
-// no further process. p.mu is held.
+// freePlace returns the first place that no process has. There are as many places as entries in the programs' map. With
+// all taken it returns one too many, and that map takes no further process. p.mu is held.
 func (p *Probes) freePlace() uint32 {
 	var taken [len(probeRecent{}.Changes) + 1]bool
 	for _, process := range p.processes {
@@ -122,8 +123,8 @@ func (p *Probes) forget(process *Process) {
 	process.library.users--
 }
 
-// Living forgets the processes that have ended, and returns the others. It detaches the programs from libraries that no process has had for the last
-// minute.
+// Living forgets the processes that have ended, and returns the others. It detaches the programs from libraries that no
+// process has had for the last minute.
 func (p *Probes) Living(now time.Time) []*Process {
 	living, unused := p.sweep(now)
 	for _, l := range unused { // no lock is held: to detach takes long
@@ -188,8 +189,8 @@ func mapped(pid int) (string, error) {
 	return paths[0], nil
 }
 
-// ownerOf returns the process that holds a socket. Where processes have inherited it, that is the one from which all others that
-// hold it descend. p.finding is held.
+// ownerOf returns the process that holds a socket. Where processes have inherited it, that is the one from which all
+// others that hold it descend. p.finding is held.
 func (p *Probes) ownerOf(inode uint32) (int, error) {
 	want := fmt.Sprintf("socket:[%d]", inode)
 	for _, pid := range p.owners { // a look at all descriptors of the host takes long

@@ -47,19 +47,22 @@ func (g group) appendCall(dst []Call, call *probeCall) []Call {
 	return dst
 }
 
-// The highest numbers of c10d::ReduceOp::RedOpType and c10::ScalarType, rounded up: higher ones are in no layout that is right.
+// The highest numbers of c10d::ReduceOp::RedOpType and c10::ScalarType, rounded up: higher ones are in no layout that
+// is right.
 const (
 	maxOp   = 15
 	maxType = 63
 )
 
-// unknownRelease reports whether a call sums a bucket whose size is in no layout. layouts are the call as each of them shows it.
+// unknownRelease reports whether a call sums a bucket whose size is in no layout. layouts are the call as each of them
+// shows it.
 func unknownRelease(layouts []Call, c *probeCall) bool {
 	return !slices.ContainsFunc(layouts, func(c Call) bool { return !c.Bucket || c.Elements != NoElements }) && !isEmpty(c)
 }
 
-// isEmpty reports whether a layout shows a tensor without elements, as a bucket's is whose parameters have none. The sum of such a tensor sends nothing. A zero alone
-// proves little: where one layout has the number of elements, another one may have the offset in the memory, which is zero. So the other words must be a bucket's too.
+// isEmpty reports whether a layout shows a tensor without elements, as a bucket's is whose parameters have none. The
+// sum of such a tensor sends nothing. A zero alone proves little: where one layout has the number of elements, another
+// one may have the offset in the memory, which is zero. So the other words must be a bucket's too.
 func isEmpty(c *probeCall) bool {
 	for _, s := range c.Sums {
 		if s.Elements == 0 && s.Storage != 0 && s.Op <= OpAverage && slices.Contains(floatTypes[:], s.Type) {

@@ -67,8 +67,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programsVariable is the environment variable with the folder of programs that are compiled already. In an emulated guest a compiler takes a minute, so that the
-// tests on the guest's host compile all programs into it before (TestProgramsOfAGuest), and the guest's copy them.
+// programsVariable is the environment variable with the folder of programs that are compiled already. In an emulated
+// guest a compiler takes a minute, so that the tests on the guest's host compile all programs into it before
+// (TestProgramsOfAGuest), and the guest's copy them.
 const programsVariable = "GRADPROXY_PROBE_PROGRAMS"
 
 // The flags with which tests compile programs of releases[0] beside the one without flags.
@@ -110,7 +111,8 @@ func built(t testing.TB, r release) program {
 	return programs[r.name]
 }
 
-// build makes a job's program for one test. flags are for the compiler of the library, or of all if it is linked statically.
+// build makes a job's program for one test. flags are for the compiler of the library, or of all if it is linked
+// statically.
 func build(t testing.TB, r release, flags ...string) program {
 	t.Helper()
 	return compile(t, t.TempDir(), r, flags...)

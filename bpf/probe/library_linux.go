@@ -19,8 +19,9 @@ import (
 // An inode names a file, whatever mount namespaces call it. A file that overlays show in several places has several.
 type inode struct{ dev, ino uint64 }
 
-// A library is a file to which the programs are attached. They stay attached for a while after its last process: to attach them takes up to
-// seconds, in which the first calls of the next job, or of a process that executes its program anew, would go unseen.
+// A library is a file to which the programs are attached. They stay attached for a while after its last process: to
+// attach them takes up to seconds, in which the first calls of the next job, or of a process that executes its program
+// anew, would go unseen.
 type library struct {
 	inode   inode
 	name    uint32 // by which the programs know it
@@ -58,14 +59,15 @@ func (l *library) changedAt() (t syscall.Timespec, err error) {
 	return info.Sys().(*syscall.Stat_t).Ctim, nil
 }
 
-// changed reports whether the file was written or removed since the programs were attached, which are then in wrong places: a
-// process that maps the file now would not survive them.
+// changed reports whether the file was written or removed since the programs were attached, which are then in wrong
+// places: a process that maps the file now would not survive them.
 func (l *library) changed() bool {
 	at, err := l.changedAt()
 	return err != nil || at != l.written
 }
 
-// detach removes the programs, all at once: to remove a link, the kernel waits a quarter of a second until nobody is in its program.
+// detach removes the programs, all at once: to remove a link, the kernel waits a quarter of a second until nobody is in
+// its program.
 func (l *library) detach() error {
 	errs := make([]error, len(l.links)+1)
 	var all sync.WaitGroup
@@ -116,9 +118,9 @@ func (x function) code(f *elf.File) ([]byte, error) {
 	return nil, errors.New("probe: the code of a function is not in the file")
 }
 
-// entryOf returns the offset of a function's first instruction that does something. Before it may stand one that marks the targets of jumps
-// (endbr64 of Intel's control-flow enforcement). The kernel interrupts a thread once more to single-step that one; the next one,
-// a push in PyTorch's functions, it carries out itself, in a tenth of the time.
+// entryOf returns the offset of a function's first instruction that does something. Before it may stand one that marks
+// the targets of jumps (endbr64 of Intel's control-flow enforcement). The kernel interrupts a thread once more to
+// single-step that one; the next one, a push in PyTorch's functions, it carries out itself, in a tenth of the time.
 func (x function) entryOf(code []byte, machine elf.Machine) uint64 {
 	if machine == elf.EM_X86_64 && bytes.HasPrefix(code, []byte{0xf3, 0x0f, 0x1e, 0xfa}) {
 		return x.offset + 4
@@ -128,8 +130,8 @@ func (x function) entryOf(code []byte, machine elf.Machine) uint64 {
 
 var errCounter = errors.New("probe: nextTag is not understood: this release of PyTorch is not known")
 
-// counterOf returns where in a process group the counter is that nextTag returns and increments: it is read and written at the same distance from
-// some register, and nothing else is.
+// counterOf returns where in a process group the counter is that nextTag returns and increments: it is read and written
+// at the same distance from some register, and nothing else is.
 func counterOf(nextTag []byte, machine elf.Machine) (uint32, error) {
 	var reads, writes []uint32
 	switch machine {

@@ -15,11 +15,13 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// NeedsSysAdmin reports whether the kernel may ask for CAP_SYS_ADMIN when programs are attached: without links of many uprobes it may.
+// NeedsSysAdmin reports whether the kernel may ask for CAP_SYS_ADMIN when programs are attached: without links of many
+// uprobes it may.
 func NeedsSysAdmin() bool { return !manyAtOnce() }
 
-// manyAtOnce reports whether the kernel has links of many uprobes, as from Linux 6.6 on; vendors' kernels may lack them. Such a link takes CAP_BPF and CAP_PERFMON, where a
-// uprobe by itself takes CAP_SYS_ADMIN (Linux 6.18 refuses it to a process with CAP_PERFMON alone). It is also removed at once, where single uprobes take 50 ms each.
+// manyAtOnce reports whether the kernel has links of many uprobes, as from Linux 6.6 on; vendors' kernels may lack
+// them. Such a link takes CAP_BPF and CAP_PERFMON, where a uprobe by itself takes CAP_SYS_ADMIN (Linux 6.18 refuses it
+// to a process with CAP_PERFMON alone). It is also removed at once, where single uprobes take 50 ms each.
 var manyAtOnce = sync.OnceValue(func() bool { return hasMany(tryMany(), features.LinuxVersionCode) })
 
 // hasMany judges the try, whose error is err. A process that may not even try goes by the kernel's version.
@@ -31,7 +33,8 @@ func hasMany(err error, version func() (uint32, error)) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// tryMany tries to attach a program to a process that there cannot be. os.ErrNotExist: the kernel has links of many uprobes, and has looked for the process.
+// tryMany tries to attach a program to a process that there cannot be. os.ErrNotExist: the kernel has links of many
+// uprobes, and has looked for the process.
 func tryMany() error {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "many", Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti, License: "GPL",

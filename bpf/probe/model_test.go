@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The model is a twin of enter, note, pass and confuse of probe.c for one group: threads run its steps, one access to shared memory each, in every order that there is.
+// The model is a twin of enter, note, pass and confuse of probe.c for one group: threads run its steps, one access to
+// shared memory each, in every order that there is.
 
 // A kind is a collective, for the programs.
 type kind uint8
@@ -233,7 +234,8 @@ func (w world) step(r rules, s *script, thread int) world {
 	return w
 }
 
-// wrong returns a tag that is taken for another call's than the one that has it, by one of the reader's two ways; -1: none.
+// wrong returns a tag that is taken for another call's than the one that has it, by one of the reader's two ways; -1:
+// none.
 func (w *world) wrong() int {
 	for tag, call := range w.given {
 		if call == nobody {
@@ -255,7 +257,8 @@ func (w *world) wrong() int {
 	return -1
 }
 
-// explore runs a script in all orders. It returns the steps that lead to a wrong answer, if there are any, the number of states, and whether the group counts right at every end.
+// explore runs a script in all orders. It returns the steps that lead to a wrong answer, if there are any, the number
+// of states, and whether the group counts right at every end.
 func explore(r rules, s *script) (path []string, states int, right bool) {
 	type edge struct {
 		from   int
@@ -311,8 +314,9 @@ func scripts() (all []script) {
 	return append(all, script{2, [modelThreads][]kind{{reduces}, {reduces}, {reduces}}})
 }
 
-// Whatever three threads do at once in one group, and in whichever order their programs run, no tag is taken for another call's. Where all calls get tags, and no more
-// than one was not counted before, the group's count is right afterwards: it proves again.
+// Whatever three threads do at once in one group, and in whichever order their programs run, no tag is taken for
+// another call's. Where all calls get tags, and no more than one was not counted before, the group's count is right
+// afterwards: it proves again.
 func TestModelOfThreeThreads(t *testing.T) {
 	t.Parallel()
 	states := 0

@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// socketElsewhere returns the inode of the established TCP socket with this address of its own and one of remotes in a network namespace other than the
-// thread's, as containers behind a bridge of this host have. Each namespace is seen through a process in it. If several namespaces
-// have such a socket, it is not known which of them is meant.
+// socketElsewhere returns the inode of the established TCP socket with this address of its own and one of remotes in a
+// network namespace other than the thread's, as containers behind a bridge of this host have. Each namespace is seen
+// through a process in it. If several namespaces have such a socket, it is not known which of them is meant.
 func socketElsewhere(own netip.AddrPort, remotes []netip.AddrPort) (uint32, error) {
 	here, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
@@ -55,8 +55,8 @@ func socketElsewhere(own netip.AddrPort, remotes []netip.AddrPort) (uint32, erro
 	return 0, fmt.Errorf("probe: %d network namespaces have a socket with the address %v: which of them is meant is not known", len(inodes), own)
 }
 
-// inodeIn returns the inode of the established socket with these addresses in a table of the kernel's sockets, 0 for one that no process has accepted, and
-// whether there is one.
+// inodeIn returns the inode of the established socket with these addresses in a table of the kernel's sockets, 0 for
+// one that no process has accepted, and whether there is one.
 func inodeIn(table string, own netip.AddrPort, remotes []netip.AddrPort) (inode uint32, ok bool) {
 	f, err := os.Open(table)
 	if err != nil {
@@ -80,8 +80,9 @@ func inodeIn(table string, own netip.AddrPort, remotes []netip.AddrPort) (inode 
 	return 0, false
 }
 
-// tableAddress returns an address of /proc/PID/net/tcp or tcp6, without the form in which IPv6 sockets have addresses of IPv4; the zero AddrPort: it is none.
-// Each 32 bits of it are a number in the byte order of the machine, which is little-endian here (proc(5)).
+// tableAddress returns an address of /proc/PID/net/tcp or tcp6, without the form in which IPv6 sockets have addresses
+// of IPv4; the zero AddrPort: it is none. Each 32 bits of it are a number in the byte order of the machine, which is
+// little-endian here (proc(5)).
 func tableAddress(text string) netip.AddrPort {
 	address, port, _ := strings.Cut(text, ":")
 	b, err := hex.DecodeString(address)

@@ -14,8 +14,9 @@ func (socketError) Is(target error) bool { return target == ErrSocket }
 
 func (e socketError) Unwrap() error { return e.error }
 
-// Patiently looks for a process until it is found, its socket is not, or several looks have failed, and returns the last look's
-// error. On a busy machine a look at /proc now and then misses a process that is there, or a part of its memory (Linux 6.18), so that one look proves nothing.
+// Patiently looks for a process until it is found, its socket is not, or several looks have failed, and returns the
+// last look's error. On a busy machine a look at /proc now and then misses a process that is there, or a part of its
+// memory (Linux 6.18), so that one look proves nothing.
 func Patiently(look func() error) error {
 	for pause := lookPause; ; pause *= 2 {
 		err := look()

@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// Where the kernel has links of many uprobes, calls are told, of each release, to a process that has no capabilities but the three that the documentation names.
+// Where the kernel has links of many uprobes, calls are told, of each release, to a process that has no capabilities
+// but the three that the documentation names.
 func TestCallsAreToldWithoutSysAdmin(t *testing.T) {
 	require.Root(t)
 	require.Command(t, "setpriv")

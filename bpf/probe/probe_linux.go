@@ -33,7 +33,8 @@ const symConnect = "_ZN4c10d16ProcessGroupGloo15connectContextsEiiRKN3c1013intru
 // symOldWork is a function of releases up to 1.12, in which a reduction's operator is a number and no object.
 const symOldWork = "_ZN4c10d12ProcessGroup4Work4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE"
 
-// symOthers are the methods of process groups, besides allreduce, that send the messages of an all-reduce. A release has some of them.
+// symOthers are the methods of process groups, besides allreduce, that send the messages of an all-reduce. A release
+// has some of them.
 var symOthers = []string{
 	"_ZN4c10d16ProcessGroupGloo19allreduce_coalescedERSt6vectorIN2at6TensorESaIS3_EERKNS_25AllreduceCoalescedOptionsE",
 	"_ZN4c10d16ProcessGroupGloo16allreduce_sparseERSt6vectorIN2at6TensorESaIS3_EERKNS_16AllreduceOptionsE",
@@ -79,8 +80,8 @@ type Probes struct {
 	closed    bool
 }
 
-// Load loads the programs. Neither this process nor besides are ever taken for a job's. The caller must Close the Probes. An error says in one line what
-// the kernel or this process lacks.
+// Load loads the programs. Neither this process nor besides are ever taken for a job's. The caller must Close the
+// Probes. An error says in one line what the kernel or this process lacks.
 func Load(besides ...int) (*Probes, error) {
 	if err := supported("/sys"); err != nil {
 		return nil, err
@@ -113,7 +114,8 @@ func loadWith(many bool, besides ...int) (*Probes, error) {
 	return p, nil
 }
 
-// Recent returns the descriptor of the newest calls' memory, for MapRecent; -1: there is none that only the programs can write to.
+// Recent returns the descriptor of the newest calls' memory, for MapRecent; -1: there is none that only the programs
+// can write to.
 func (p *Probes) Recent() int {
 	if !p.frozen {
 		return -1
@@ -121,7 +123,8 @@ func (p *Probes) Recent() int {
 	return p.objects.Recent.FD()
 }
 
-// setNamespace tells the programs in which PID namespace this process is, since it numbers the jobs' processes as that namespace does.
+// setNamespace tells the programs in which PID namespace this process is, since it numbers the jobs' processes as that
+// namespace does.
 func setNamespace(spec *ebpf.CollectionSpec) error {
 	info, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
@@ -160,8 +163,8 @@ func (p *Probes) Close() error {
 	return errors.Join(append(errs, p.objects.Close())...)
 }
 
-// attach attaches the programs to the library in a file, once for all processes that have mapped it. path may lead through
-// /proc/PID/root.
+// attach attaches the programs to the library in a file, once for all processes that have mapped it. path may lead
+// through /proc/PID/root.
 func (p *Probes) attach(path string) (*library, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -242,7 +245,8 @@ func (x *exports) entries(symbols []string) (addresses []uint64, err error) {
 	return addresses, nil
 }
 
-// attachTo reads the library in a file, and attaches the programs to its functions. After an error l may have some links.
+// attachTo reads the library in a file, and attaches the programs to its functions. After an error l may have some
+// links.
 func (p *Probes) attachTo(l *library, path string) error {
 	if err := l.open(path); err != nil {
 		return err

@@ -47,7 +47,8 @@ func loadBy(t testing.TB, load func() (*Probes, error)) *Probes {
 	return p
 }
 
-// Buckets are told from all other collectives, in each release's objects, with the memory, size, type and operator of each sum.
+// Buckets are told from all other collectives, in each release's objects, with the memory, size, type and operator of
+// each sum.
 func TestCallsAreTold(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -115,7 +116,8 @@ func TestCallsAreTold(t *testing.T) {
 	}
 }
 
-// The calls of a release that keeps the parts of its objects elsewhere prove nothing, and the end of the proof says why.
+// The calls of a release that keeps the parts of its objects elsewhere prove nothing, and the end of the proof says
+// why.
 func TestUnknownRelease(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -182,8 +184,8 @@ func TestReconfiguredGroup(t *testing.T) {
 	}
 }
 
-// A call has the number of times that buckets were freed before it, and the process's place in the group: as the programs saw the group made, or as
-// the group's object shows it where they did not.
+// A call has the number of times that buckets were freed before it, and the process's place in the group: as the
+// programs saw the group made, or as the group's object shows it where they did not.
 func TestBucketsAndMembers(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -213,8 +215,8 @@ func TestBucketsAndMembers(t *testing.T) {
 	}
 }
 
-// Each group of a process gives its own tags, and calls of a group that has ended are forgotten, also where a new one has its
-// address.
+// Each group of a process gives its own tags, and calls of a group that has ended are forgotten, also where a new one
+// has its address.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -285,8 +287,8 @@ func TestOldGroupsStay(t *testing.T) {
 	}
 }
 
-// The kernel checks each program in a few milliseconds. The number of steps can grow as a power of a loop's length, and while the programs are loaded
-// the calls of the first job go unseen.
+// The kernel checks each program in a few milliseconds. The number of steps can grow as a power of a loop's length, and
+// while the programs are loaded the calls of the first job go unseen.
 func TestProgramsAreCheckedQuickly(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -355,8 +357,9 @@ func TestCallsInDoubt(t *testing.T) {
 	}
 }
 
-// Two threads call collectives of one group at once. Between the call and its tag other calls may come, so that a later call of the other thread finds the tag
-// that the first one is about to get. Such calls prove nothing. Once all have their tags, calls prove again.
+// Two threads call collectives of one group at once. Between the call and its tag other calls may come, so that a later
+// call of the other thread finds the tag that the first one is about to get. Such calls prove nothing. Once all have
+// their tags, calls prove again.
 func TestTwoThreadsOfAGroup(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -419,7 +422,8 @@ func TestTwoThreadsOfAGroup(t *testing.T) {
 	}
 }
 
-// Three threads call all-reduces of one group at once and get their tags in some order. None is taken for another one's, and once all have their tags, calls prove again.
+// Three threads call all-reduces of one group at once and get their tags in some order. None is taken for another
+// one's, and once all have their tags, calls prove again.
 func TestThreeThreadsOfAGroup(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -455,7 +459,8 @@ func TestThreeThreadsOfAGroup(t *testing.T) {
 	}
 }
 
-// Where more calls are on their way to their tags than one call can confuse, all calls of the group so far are forgotten, and later ones prove again.
+// Where more calls are on their way to their tags than one call can confuse, all calls of the group so far are
+// forgotten, and later ones prove again.
 func TestManyThreadsOfAGroup(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -533,8 +538,8 @@ func TestRanksOfAHost(t *testing.T) {
 	}
 }
 
-// The programs stay attached to a library for a while after its last process, so that its next one is seen at once, and then they go. If the file is
-// written they go at once: they would be in wrong places.
+// The programs stay attached to a library for a while after its last process, so that its next one is seen at once, and
+// then they go. If the file is written they go at once: they would be in wrong places.
 func TestLibraryIsKeptForAWhile(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -605,8 +610,8 @@ func TestLibraryIsKeptForAWhile(t *testing.T) {
 	}
 }
 
-// The calls of a child do not count as its parent's, and a connection that children have inherited is the parent's. A process with
-// the number of another one inherits no proof.
+// The calls of a child do not count as its parent's, and a connection that children have inherited is the parent's. A
+// process with the number of another one inherits no proof.
 func TestForks(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -739,9 +744,11 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// The process of a connection is found in another network namespace, as a container's is, unless two namespaces have such a connection.
+// The process of a connection is found in another network namespace, as a container's is, unless two namespaces have
+// such a connection.
 func TestOtherNetworkNamespace(t *testing.T) {
-	// Not in parallel: a thread that has been in the namespace ends, and with it the jobs of other tests that it has started (PR_SET_PDEATHSIG).
+	// Not in parallel: a thread that has been in the namespace ends, and with it the jobs of other tests that it has
+	// started (PR_SET_PDEATHSIG).
 	p := load(t)
 	program := build(t, releases[0])
 	begin := func() (j *job) {
@@ -835,7 +842,8 @@ func TestNotFound(t *testing.T) {
 
 // A connection that waits to be accepted has no process yet, here and in another network namespace.
 func TestNotAccepted(t *testing.T) {
-	// Not in parallel: a thread that has been in the namespace ends, and with it the jobs of other tests that it has started (PR_SET_PDEATHSIG).
+	// Not in parallel: a thread that has been in the namespace ends, and with it the jobs of other tests that it has
+	// started (PR_SET_PDEATHSIG).
 	p := load(t)
 	n := netns.New(t)
 	for name, do := range map[string]func(func()){"here": func(f func()) { f() }, "in another namespace": n.Do} {
@@ -863,16 +871,18 @@ func TestNotAccepted(t *testing.T) {
 	}
 }
 
-// BenchmarkCollective measures the cost of probes for the all-reduce of a bucket, in ns of the calling thread's processor time: the kernel's
-// part, which is the time of two functions with programs that do nothing, since the process is not followed, and the programs' part. Each is the least
-// of many rounds, since others may use the processor too.
+// BenchmarkCollective measures the cost of probes for the all-reduce of a bucket, in ns of the calling thread's
+// processor time: the kernel's part, which is the time of two functions with programs that do nothing, since the
+// process is not followed, and the programs' part. Each is the least of many rounds, since others may use the processor
+// too.
 func BenchmarkCollective(b *testing.B) {
 	const calls = 200
 	measureCollective(b, func(j *job) float64 { return float64(j.do("bench 0 1 %d %d", calls, max(b.N, 100))) / calls })
 }
 
-// BenchmarkColdCollective measures the same, as the median of times on the clock, where the thread writes to so many MB between the all-reduces: a job computes a step between
-// them, and the kernel and the programs find the processor's caches full of other things.
+// BenchmarkColdCollective measures the same, as the median of times on the clock, where the thread writes to so many MB
+// between the all-reduces: a job computes a step between them, and the kernel and the programs find the processor's
+// caches full of other things.
 func BenchmarkColdCollective(b *testing.B) {
 	for _, mb := range []int{1, 4, 16, 64} {
 		b.Run(fmt.Sprintf("%dMB", mb), func(b *testing.B) {
@@ -881,8 +891,9 @@ func BenchmarkColdCollective(b *testing.B) {
 	}
 }
 
-// BenchmarkAfterCollective measures how much longer a bucket's sum and the work that follows take together, which runs much code and writes to so many MB: the traps and the programs
-// leave the processor's caches, its tables of pages and its predictors with other contents than they had. Sums with and without probes take turns.
+// BenchmarkAfterCollective measures how much longer a bucket's sum and the work that follows take together, which runs
+// much code and writes to so many MB: the traps and the programs leave the processor's caches, its tables of pages and
+// its predictors with other contents than they had. Sums with and without probes take turns.
 func BenchmarkAfterCollective(b *testing.B) {
 	for _, kb := range []int{0, 256, 1 << 10, 4 << 10, 16 << 10} {
 		b.Run(fmt.Sprintf("%dkB", kb), func(b *testing.B) {

@@ -22,7 +22,8 @@ type Process struct {
 // Pid returns the number of the process.
 func (p *Process) Pid() int { return p.pid }
 
-// Identity returns a number that no other process has, and that the process does not have again if it is found once more: the buckets are others then.
+// Identity returns a number that no other process has, and that the process does not have again if it is found once
+// more: the buckets are others then.
 func (p *Process) Identity() uint64 { return p.identity }
 
 // Place says where a [Recent] has the process's newest calls.

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Recent is the memory to which the programs write the newest calls. Another process than the one that has loaded the programs may map it: that takes no capability, and
-// nobody can write there but the programs. It answers for processes with one group, as long as that stays the same, and for the newest
-// tags: an answer is the one that [Process.Calls] gives at that time. Methods are safe for concurrent use.
+// A Recent is the memory to which the programs write the newest calls. Another process than the one that has loaded the
+// programs may map it: that takes no capability, and nobody can write there but the programs. It answers for processes
+// with one group, as long as that stays the same, and for the newest tags: an answer is the one that [Process.Calls]
+// gives at that time. Methods are safe for concurrent use.
 //
 // A program may write while a call is read. Each call has a version for that, odd while it is written.
 type Recent struct{ memory []byte }
@@ -37,7 +38,8 @@ func MapRecent(fd int) (*Recent, error) {
 	return r, nil
 }
 
-// Calls appends to dst the calls that a process has given this tag, as [Process.Calls] does. known is false, and nothing is appended, if the memory does not tell them.
+// Calls appends to dst the calls that a process has given this tag, as [Process.Calls] does. known is false, and
+// nothing is appended, if the memory does not tell them.
 func (r *Recent) Calls(dst []Call, at Place, tag uint32) (calls []Call, known bool) {
 	c, found := r.read(at, tag)
 	if !found || r.changes(at) != c.Changes {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The newest calls of a process with one group are told without a question, as they are then, and none that may not be the whole answer.
+// The newest calls of a process with one group are told without a question, as they are then, and none that may not be
+// the whole answer.
 func TestRecentCalls(t *testing.T) {
 	t.Parallel()
 	p := load(t)
@@ -68,7 +69,8 @@ func TestRecentCalls(t *testing.T) {
 	check("of a group that has ended", 0, false)
 }
 
-// A process's calls from the time when it had one group are still told once it has several groups: an answer to a question has them, as calls of their own group.
+// A process's calls from the time when it had one group are still told once it has several groups: an answer to a
+// question has them, as calls of their own group.
 func TestCallsBeforeAnotherGroup(t *testing.T) {
 	t.Parallel()
 	p := load(t)

@@ -31,7 +31,8 @@ func Permitted() error {
 	return nil
 }
 
-// supported returns an error if the kernel whose file system sys is has no uprobes. Where sys is not mounted nothing is known.
+// supported returns an error if the kernel whose file system sys is has no uprobes. Where sys is not mounted nothing is
+// known.
 func supported(sys string) error {
 	if _, err := os.Stat(filepath.Join(sys, "bus")); err != nil {
 		return nil
@@ -42,8 +43,8 @@ func supported(sys string) error {
 	return nil
 }
 
-// inUserNamespace reports whether this process is in a user namespace other than the first, whose number is fixed (PROC_USER_INIT_INO of the kernel's
-// include/linux/proc_ns.h).
+// inUserNamespace reports whether this process is in a user namespace other than the first, whose number is fixed
+// (PROC_USER_INIT_INO of the kernel's include/linux/proc_ns.h).
 func inUserNamespace() bool {
 	const first = 0xEFFFFFFD
 	var s unix.Stat_t

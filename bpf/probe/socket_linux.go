@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketInode returns the inode of the established TCP socket with this address of its own and one of remotes, in the thread's
-// network namespace or else in another one.
+// socketInode returns the inode of the established TCP socket with this address of its own and one of remotes, in the
+// thread's network namespace or else in another one.
 func socketInode(own netip.AddrPort, remotes []netip.AddrPort) (inode uint32, err error) {
 	if inode, known, err := socketHere(own, remotes); known {
 		return inode, err
@@ -23,7 +23,8 @@ func socketInode(own netip.AddrPort, remotes []netip.AddrPort) (inode uint32, er
 	if inode, err = socketElsewhere(own, remotes); err == nil || errors.Is(err, ErrNotAccepted) {
 		return inode, err
 	}
-	// Now and then a look misses a socket that is there (Linux 6.18: 3 of some hundred connections of two real jobs). On a busy machine the next look may miss it as well.
+	// Now and then a look misses a socket that is there (Linux 6.18: 3 of some hundred connections of two real jobs).
+	// On a busy machine the next look may miss it as well.
 	for _, pause := range [...]time.Duration{1, 4, 16} {
 		time.Sleep(pause * time.Millisecond)
 		if inode, known, again := socketHere(own, remotes); known {
@@ -35,7 +36,8 @@ func socketInode(own netip.AddrPort, remotes []netip.AddrPort) (inode uint32, er
 	return 0, err
 }
 
-// socketHere looks in the thread's network namespace. known: there is such a socket, and err is nil or says that nobody has accepted it.
+// socketHere looks in the thread's network namespace. known: there is such a socket, and err is nil or says that nobody
+// has accepted it.
 func socketHere(own netip.AddrPort, remotes []netip.AddrPort) (inode uint32, known bool, err error) {
 	for _, remote := range remotes {
 		state, inode, e := socketOf(unmap(own), unmap(remote))
@@ -53,7 +55,8 @@ func socketHere(own netip.AddrPort, remotes []netip.AddrPort) (inode uint32, kno
 	return 0, false, err
 }
 
-// socketOf returns the state and the inode of the TCP socket with these two addresses, or of one that listens at own. ENOENT: there is none.
+// socketOf returns the state and the inode of the TCP socket with these two addresses, or of one that listens at own.
+// ENOENT: there is none.
 func socketOf(own, remote netip.AddrPort) (state uint8, inode uint32, err error) {
 	answers, err := ask(own, remote, 0)
 	if err == nil && answers[0].state != unix.BPF_TCP_LISTEN || err != nil && !errors.Is(err, syscall.ENOENT) {
@@ -78,8 +81,9 @@ type answer struct {
 	own, remote netip.AddrPort
 }
 
-// ask asks the kernel for the TCP socket with these two addresses, or else for one that listens at own, by struct inet_diag_req_v2 of Linux's inet_diag.h, and has an answer at least unless there is
-// an error. With NLM_F_DUMP it has all sockets with these ports: from Linux 6.8 on also any that was bound and not connected.
+// ask asks the kernel for the TCP socket with these two addresses, or else for one that listens at own, by struct
+// inet_diag_req_v2 of Linux's inet_diag.h, and has an answer at least unless there is an error. With NLM_F_DUMP it has
+// all sockets with these ports: from Linux 6.8 on also any that was bound and not connected.
 func ask(own, remote netip.AddrPort, flags int) ([]answer, error) {
 	none := []answer{{}}
 	family := byte(unix.AF_INET6)

@@ -39,8 +39,8 @@ func statOf(pid int) (s stat, err error) {
 	return s, err
 }
 
-// randomOf returns the bytes that the kernel gave a process at random when it executed its program (AT_RANDOM of getauxval(3)): the objects of the program
-// before, and the groups among them, are gone. "": they cannot be read.
+// randomOf returns the bytes that the kernel gave a process at random when it executed its program (AT_RANDOM of
+// getauxval(3)): the objects of the program before, and the groups among them, are gone. "": they cannot be read.
 func randomOf(pid int) string {
 	const atRandom = 25
 	vector, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", pid)) // pairs of words

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A symbol with a wrong length before a name is no library's, and would be passed over in silence where a release may lack the function.
+// A symbol with a wrong length before a name is no library's, and would be passed over in silence where a release may
+// lack the function.
 func TestSymbolsAreWellFormed(t *testing.T) {
 	part := regexp.MustCompile(`^([0-9]+)(.+)$`)
 	all := slices.Concat([]string{symAllReduceBucket, symEndReducer, symNewBuckets, symAllreduce, symNextTag, symEndGroup, symNewGroup, symConnect, symOldWork, symMonitoredBarrier}, symOthers, symUntold)

@@ -20,7 +20,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
 
-// The command advise names a codec and a reason for each role that a job in shadow mode sends, and check accepts a configuration with its rules.
+// The command advise names a codec and a reason for each role that a job in shadow mode sends, and check accepts a
+// configuration with its rules.
 func TestAdviseOnAJob(t *testing.T) {
 	for wire, roles := range map[string][]string{"pslite": {"gradient", "state"}, "gloo": {"gradient"}} {
 		t.Run(wire, func(t *testing.T) {

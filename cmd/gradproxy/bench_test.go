@@ -24,8 +24,8 @@ func runBench(args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-// The command prints the rows of three codecs as docs/data/vectors.json has them. The test of integration/cmd/codecplot draws that file. The other codecs
-// would take long.
+// The command prints the rows of three codecs as docs/data/vectors.json has them. The test of integration/cmd/codecplot
+// draws that file. The other codecs would take long.
 func TestBenchCodecsMakesVectors(t *testing.T) {
 	b, err := os.ReadFile("../../docs/data/vectors.json")
 	if err != nil {

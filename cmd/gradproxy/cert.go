@@ -75,8 +75,8 @@ later, run it again with the same DIR and the new site's name.`,
 	return c
 }
 
-// certError makes err an error of usage unless it is the system's: it is about the names that were given, or about files
-// that exist already, so that another folder, another name or --force is the remedy.
+// certError makes err an error of usage unless it is the system's: it is about the names that were given, or about
+// files that exist already, so that another folder, another name or --force is the remedy.
 func certError(err error) error {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		return err

@@ -14,9 +14,10 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// The demo in small, with real proxies: lossless coding ends with the weights of the direct run; loss in the first phase of
-// the ring ends with other weights, but the same ones on both ranks; loss in the sums lets the ranks differ, a little. Through
-// a parameter server the workers stay alike with any loss, and so do two hospitals whose models or differences a server averages. On each wire each run saves more bytes than the one before.
+// The demo in small, with real proxies: lossless coding ends with the weights of the direct run; loss in the first
+// phase of the ring ends with other weights, but the same ones on both ranks; loss in the sums lets the ranks differ, a
+// little. Through a parameter server the workers stay alike with any loss, and so do two hospitals whose models or
+// differences a server averages. On each wire each run saves more bytes than the one before.
 func TestDemoInSmall(t *testing.T) {
 	small := demo.Options{Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 12, Model: []int{256}, Seed: 1, Through: throughProxies}
 	tiny := small
@@ -38,7 +39,8 @@ func TestDemoInSmall(t *testing.T) {
 	inSmallPslite(t, small)
 }
 
-// inSmall runs the demo on a wire and returns its runs, want in number. Each saves more than more times the bytes of the one before, but for the few steps under the race detector.
+// inSmall runs the demo on a wire and returns its runs, want in number. Each saves more than more times the bytes of
+// the one before, but for the few steps under the race detector.
 func inSmall(t *testing.T, o demo.Options, wire string, want int, more float64) []demo.Result {
 	t.Helper()
 	o.Wires = []string{wire}
@@ -108,8 +110,8 @@ func inSmallPslite(t *testing.T, o demo.Options) {
 	}
 }
 
-// Every method may lose something in the first phase of the ring, and the ranks still end with the same weights: they have
-// got identical sums.
+// Every method may lose something in the first phase of the ring, and the ranks still end with the same weights: they
+// have got identical sums.
 func TestEveryMethodInSmall(t *testing.T) {
 	report, err := demo.Do(t.Context(), demo.Options{Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Wires: []string{"gloo"}, All: true,
 		Steps: 6, Model: []int{64}, Seed: 1, Through: throughProxies}, io.Discard)

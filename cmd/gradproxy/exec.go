@@ -134,8 +134,8 @@ func serve(s *site.Site) *serving {
 // waitNoted is how long end waits before it says so: in general, bytes on their way are delivered sooner.
 const waitNoted = 2 * time.Second
 
-// end lets the proxy deliver the bytes on their way, at most as long as the configuration says; SIGINT or SIGTERM ends it at
-// once.
+// end lets the proxy deliver the bytes on their way, at most as long as the configuration says; SIGINT or SIGTERM ends
+// it at once.
 func (p *serving) end(signals <-chan os.Signal, log *slog.Logger) error {
 	p.drain()
 	defer p.cut()

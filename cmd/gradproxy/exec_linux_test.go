@@ -253,8 +253,8 @@ func waitStopped(t *testing.T, pid int) {
 	}
 }
 
-// untilReadsTerminal waits until a process group other than that one has the terminal, and its first process waits for what is typed. Some shells forget a
-// signal that comes just before they wait.
+// untilReadsTerminal waits until a process group other than that one has the terminal, and its first process waits for
+// what is typed. Some shells forget a signal that comes just before they wait.
 func untilReadsTerminal(t *testing.T, tty *os.File, group int) {
 	t.Helper()
 	reads := fmt.Sprintf("%d 0x0 ", unix.SYS_READ) // from standard input
@@ -274,8 +274,8 @@ func untilReadsTerminal(t *testing.T, tty *os.File, group int) {
 	}
 }
 
-// idles keeps a shell busy without programs of its own: one that is stopped between vfork and exec holds its shell, which then is
-// not stopped, and nobody knows of it, whoever started them.
+// idles keeps a shell busy without programs of its own: one that is stopped between vfork and exec holds its shell,
+// which then is not stopped, and nobody knows of it, whoever started them.
 const idles = "while :; do :; done"
 
 // Typed bytes reach the command, once, whether or not it reads from the terminal.
@@ -411,7 +411,8 @@ func TestExecStatsFails(t *testing.T) {
 	}
 }
 
-// The command is in a cgroup of its own, below that of gradproxy, and --stats tells of no connection where there was none.
+// The command is in a cgroup of its own, below that of gradproxy, and --stats tells of no connection where there was
+// none.
 func TestExecStats(t *testing.T) {
 	needsHooks(t)
 	file := filepath.Join(t.TempDir(), "stats.json")
@@ -430,7 +431,8 @@ func TestExecStats(t *testing.T) {
 	}
 }
 
-// The command of --user is that user's, with the user's groups and home, has no capability, and takes signals from the proxy.
+// The command of --user is that user's, with the user's groups and home, has no capability, and takes signals from the
+// proxy.
 func TestExecRunsTheCommandAsAUser(t *testing.T) {
 	needsHooks(t)
 	run := func(user string, script string) (string, int) {
@@ -502,7 +504,8 @@ grep -h -E "^(CapEff|NoNewPrivs|Seccomp):" /proc/self/status /proc/$PPID/task/*/
 	}
 }
 
-// With probes the proxy keeps the rights of exec and no others. The process that probes, which has the rights of probes, ends with it.
+// With probes the proxy keeps the rights of exec and no others. The process that probes, which has the rights of
+// probes, ends with it.
 func TestExecProbesApart(t *testing.T) {
 	needsHooks(t)
 	file := loneSite(t)

@@ -16,7 +16,8 @@ type stats struct {
 	Connections []connectionStats `json:"connections"`
 }
 
-// connectionStats is one connection as the kernel has counted it for the client's socket; an end of stream counts as a byte.
+// connectionStats is one connection as the kernel has counted it for the client's socket; an end of stream counts as a
+// byte.
 type connectionStats struct {
 	Client           netip.AddrPort `json:"client"`
 	Server           netip.AddrPort `json:"server"`
@@ -31,8 +32,8 @@ type connectionStats struct {
 // A statsFile is where stats are written at the end. nil: nowhere.
 type statsFile struct{ w io.WriteCloser }
 
-// createStats creates the file before there is anything to write, so that one that cannot be is known before the command
-// runs; "-" is standard error, "" nowhere.
+// createStats creates the file before there is anything to write, so that one that cannot be is known before the
+// command runs; "-" is standard error, "" nowhere.
 func createStats(file string) (*statsFile, error) {
 	switch file {
 	case "":

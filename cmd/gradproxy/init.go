@@ -75,8 +75,8 @@ Jobs that share the sites have a name each, by which figures and rules tell them
 	return c
 }
 
-// fits checks the written files as gradproxy check does, and prints the warnings of that check. An error is a defect of gradproxy, or a port or name that no
-// configuration may have.
+// fits checks the written files as gradproxy check does, and prints the warnings of that check. An error is a defect of
+// gradproxy, or a port or name that no configuration may have.
 func fits(c *cobra.Command, output string, plan setup.Plan) error {
 	var sites []*config.Config
 	var errs, warned config.Problems
@@ -209,7 +209,8 @@ func (q *questions) plan() (p setup.Plan, err error) {
 	})
 }
 
-// settle asks a question until take finds no fault with the answer. given is the answer that a flag has given: it is asked for no other.
+// settle asks a question until take finds no fault with the answer. given is the answer that a flag has given: it is
+// asked for no other.
 func (q *questions) settle(given, flag, question, offer string, take func(text string) error) error {
 	for {
 		text, err := q.ask(given, flag, question, offer)

@@ -94,8 +94,8 @@ func checkInspect(c *inspect.Config, sums string) error {
 	return nil
 }
 
-// inspectUntil reports on a capture. Once ctx has ended it reads no more, and reports on the capture up to there: of a pipe, which often ends in no
-// other way, that is no error.
+// inspectUntil reports on a capture. Once ctx has ended it reads no more, and reports on the capture up to there: of a
+// pipe, which often ends in no other way, that is no error.
 func inspectUntil(ctx context.Context, name string, stdin io.Reader, c inspect.Config) (*inspect.Report, error) {
 	from := stdin
 	if name != "-" {
@@ -121,7 +121,8 @@ func inspectUntil(ctx context.Context, name string, stdin io.Reader, c inspect.C
 	return report, nil
 }
 
-// A cutReader ends where its context does: a read of a pipe to which nobody writes would take for ever. The piece that is being read then is still taken.
+// A cutReader ends where its context does: a read of a pipe to which nobody writes would take for ever. The piece that
+// is being read then is still taken.
 type cutReader struct {
 	ctx    context.Context
 	pieces chan piece

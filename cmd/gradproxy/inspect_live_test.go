@@ -38,7 +38,8 @@ func (r *recorder) Backward(target netip.AddrPort) (netip.AddrPort, error) {
 	return r.record(at, target, "10.2.0.1"), err
 }
 
-// record returns an address that leads to at, where bytes go on their way to target. The clients get the address of their site.
+// record returns an address that leads to at, where bytes go on their way to target. The clients get the address of
+// their site.
 func (r *recorder) record(at, target netip.AddrPort, client string) netip.AddrPort {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,8 +85,9 @@ func (r *recorder) copy(to, from *net.TCPConn, conn int, side parser.Side) {
 	}
 }
 
-// The bytes that inspect --what-if gives for a parameter server's job are within 10 % of the bytes that two proxies then carry for the same job: gradients with feedback, weights as
-// differences, and one copy of them for both workers. A busy machine's proxies send their bytes in more and smaller records, so one of three live runs must agree.
+// The bytes that inspect --what-if gives for a parameter server's job are within 10 % of the bytes that two proxies
+// then carry for the same job: gradients with feedback, weights as differences, and one copy of them for both workers.
+// A busy machine's proxies send their bytes in more and smaller records, so one of three live runs must agree.
 func TestWhatIfAgreesWithALiveRun(t *testing.T) {
 	for try := 1; ; try++ {
 		off := offLiveRun(t)

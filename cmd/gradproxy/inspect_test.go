@@ -68,8 +68,8 @@ func TestInspectJSON(t *testing.T) {
 	}
 }
 
-// An interrupted inspect reports on the part of a pipe that it has read, and says so if it has read nothing. The report on a part of a file comes with
-// an error, since inspect could have read the whole file.
+// An interrupted inspect reports on the part of a pipe that it has read, and says so if it has read nothing. The report
+// on a part of a file comes with an error, since inspect could have read the whole file.
 func TestInterruptedInspectReports(t *testing.T) {
 	packed, err := os.Open("internal/inspect/testdata/torch215.pcap.gz")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// With the build tag manual the program has one more command, which writes its manual pages. They are made for packages; the program that runs with
-// privileges links no typesetting.
+// With the build tag manual the program has one more command, which writes its manual pages. They are made for
+// packages; the program that runs with privileges links no typesetting.
 func init() {
 	extra = append(extra, func() *cobra.Command {
 		return &cobra.Command{

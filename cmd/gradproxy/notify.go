@@ -32,7 +32,8 @@ func (n *notifier) say(state string) {
 	}
 }
 
-// watchdogEvery returns how often the service manager wants to hear that this process lives: half the time after which it restarts it; 0: never.
+// watchdogEvery returns how often the service manager wants to hear that this process lives: half the time after which
+// it restarts it; 0: never.
 func watchdogEvery() time.Duration {
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return 0
@@ -44,8 +45,8 @@ func watchdogEvery() time.Duration {
 	return time.Duration(micros) * time.Microsecond / 2
 }
 
-// watch says again and again that this process lives, each time after alive has returned, until ctx ends. If alive is stuck nothing is said, and the
-// manager restarts the process.
+// watch says again and again that this process lives, each time after alive has returned, until ctx ends. If alive is
+// stuck nothing is said, and the manager restarts the process.
 func (n *notifier) watch(ctx context.Context, every time.Duration, alive func()) {
 	if n == nil || every == 0 {
 		return

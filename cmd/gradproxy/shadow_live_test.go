@@ -30,8 +30,9 @@ func runShadowed(t *testing.T, wire, code string, steps int, candidates []string
 	return runAsked(t, wire, code, steps, candidates, func(*pair.Site) {})
 }
 
-// runAsked is runShadowed, and calls ask with both sites once the job has ended and all that was sampled has been tried. The job waits after each step until the step's
-// values have been tried, so that no value of the sample is dropped, however slow the machine is.
+// runAsked is runShadowed, and calls ask with both sites once the job has ended and all that was sampled has been
+// tried. The job waits after each step until the step's values have been tried, so that no value of the sample is
+// dropped, however slow the machine is.
 func runAsked(t *testing.T, wire, code string, steps int, candidates []string, ask func(*pair.Site)) (s shadowed) {
 	t.Helper()
 	var p *pair.Pair // nil in the direct run, which comes first
@@ -96,8 +97,8 @@ type closing struct {
 
 func (c closing) Close() error { c.before(); return c.Path.Close() }
 
-// A parameter server's job in shadow mode predicts the bytes of the same job with each candidate within 5 %, once the job has begun. It travels
-// losslessly, and ends with the direct run's weights.
+// A parameter server's job in shadow mode predicts the bytes of the same job with each candidate within 5 %, once the
+// job has begun. It travels losslessly, and ends with the direct run's weights.
 func TestShadowPredictsAJob(t *testing.T) {
 	require.Long(t) // and without the race detector: trials that do not keep up with the job lack values, and their differences are larger
 	const few, many = 60, 260

@@ -24,7 +24,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
 
-// Two sites are two hosts, each a network namespace, with a line between them: paris with 10.1.0.1, which dials, and tokyo with 10.2.0.1.
+// Two sites are two hosts, each a network namespace, with a line between them: paris with 10.1.0.1, which dials, and
+// tokyo with 10.2.0.1.
 type twoSites struct {
 	t            *testing.T
 	dir          string
@@ -171,7 +172,8 @@ func (s *twoSites) serveWord() (port int) {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// The connection that a command of exec makes at once waits for the first session, though the far proxy starts only later.
+// The connection that a command of exec makes at once waits for the first session, though the far proxy starts only
+// later.
 func TestExecHoldsFirstConnection(t *testing.T) {
 	needsHooks(t)
 	require.Command(t, "bash")
@@ -211,7 +213,8 @@ func TestRunDirectBeforeFirstSession(t *testing.T) {
 	proxy.says("goes directly, in the clear", "peer=tokyo")
 }
 
-// An outage is told while it lasts and when it is over, and changes nothing for the connection. A peer that is suspended is no outage.
+// An outage is told while it lasts and when it is over, and changes nothing for the connection. A peer that is
+// suspended is no outage.
 func TestOutageIsTold(t *testing.T) {
 	t.Parallel()
 	require.Root(t)
@@ -231,8 +234,8 @@ func TestOutageIsTold(t *testing.T) {
 		}
 	}()
 	socket := filepath.Join(s.dir, "paris.sock")
-	// Over TLS alone: where its handshakes are refused, or take too long on a busy machine, datagrams carry everything, whose witness is not the kernel of a
-	// suspended peer but its process.
+	// Over TLS alone: where its handshakes are refused, or take too long on a busy machine, datagrams carry everything,
+	// whose witness is not the kernel of a suspended peer but its process.
 	s.write("paris", "tokyo", `dial: "10.0.0.2:7443", networks: [10.2.0.0/16], may_dial: ["10.1.0.0/16:1024-65535"]`,
 		"tunnel: {carrier: tls}\nforward: [{listen: \"127.0.0.1:9000\", target: \"10.2.0.1:9000\"}]\nadmin: \"unix:"+socket+"\"")
 	tokyo := s.start(s.tokyo, "run", "-c", s.file("tokyo"))
@@ -305,8 +308,8 @@ func getUnix(socket, path string) (int, string) {
 	return response.StatusCode, string(b)
 }
 
-// awaitDeath waits until a killed process has closed its sockets. The kernel does so with its last thread, which may be another than the first: that one may
-// be a zombie before.
+// awaitDeath waits until a killed process has closed its sockets. The kernel does so with its last thread, which may be
+// another than the first: that one may be a zombie before.
 func awaitDeath(t *testing.T, pid int) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
@@ -319,7 +322,8 @@ func awaitDeath(t *testing.T, pid int) {
 	t.Fatalf("process %d lives after it was killed", pid)
 }
 
-// A connection that a command of exec makes after a kill -9 of exec waits for the next proxy, which here is a service for the command's cgroup.
+// A connection that a command of exec makes after a kill -9 of exec waits for the next proxy, which here is a service
+// for the command's cgroup.
 func TestHeldAfterExecIsKilled(t *testing.T) {
 	needsHooks(t)
 	require.Command(t, "bash")

@@ -41,8 +41,8 @@ traces do not run. The exit code is 1 if a link is not as asked. Needs root.`,
 	return c
 }
 
-// wanCheck measures the network of that name if it is up and no back end is asked for, and else one of its own. Its table
-// grows with each direction.
+// wanCheck measures the network of that name if it is up and no back end is asked for, and else one of its own. Its
+// table grows with each direction.
 func wanCheck(ctx context.Context, dir, name string, flags wanFlags, out io.Writer) (c wan.Checked, err error) {
 	each := func(p *wan.Plan) func(wan.CheckedWay) {
 		if flags.asJSON {

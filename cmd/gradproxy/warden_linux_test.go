@@ -94,7 +94,8 @@ func (s *keptSite) dial(patience time.Duration) (c net.Conn, err error) {
 	return c, err
 }
 
-// fromTokyo connects tokyo to a server of paris, by the proxies, and returns the answer to a line: "peer's from" an address.
+// fromTokyo connects tokyo to a server of paris, by the proxies, and returns the answer to a line: "peer's from" an
+// address.
 func (s *keptSite) fromTokyo() string {
 	var c net.Conn
 	var err error
@@ -143,7 +144,8 @@ const (
 // fates are the fates of new connections without a proxy, by on_death.
 var fates = map[string]string{"hold": "held", "refuse": "refused", "direct": directly}
 
-// wantHeld dials, and returns a function that fails the test unless the connection gets through to the proxies in the end.
+// wantHeld dials, and returns a function that fails the test unless the connection gets through to the proxies in the
+// end.
 func (s *keptSite) wantHeld() (through func()) {
 	done := make(chan string, 1)
 	go func() {
@@ -187,7 +189,8 @@ func capabilitiesOf(t *testing.T, pid int) (all []string) {
 	return all
 }
 
-// In mode redirect the process that parses bytes has no capability. The rules follow a reload and go at the end, and connections get through, whose dials need a mark.
+// In mode redirect the process that parses bytes has no capability. The rules follow a reload and go at the end, and
+// connections get through, whose dials need a mark.
 func TestRulesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	s := newKeptSite(t, "hold")
@@ -242,7 +245,8 @@ func TestRulesAreKeptApart(t *testing.T) {
 	}
 }
 
-// If the warden is killed the log says so, open connections go on, and new ones soon fare as on_death says, until a restart.
+// If the warden is killed the log says so, open connections go on, and new ones soon fare as on_death says, until a
+// restart.
 func TestWardenIsKilled(t *testing.T) {
 	for onDeath, want := range fates {
 		t.Run(onDeath, func(t *testing.T) {
@@ -282,7 +286,8 @@ func TestWardenIsKilled(t *testing.T) {
 	}
 }
 
-// If the process that parses bytes is killed the warden ends with it, new connections fare as on_death says, and the next start needs no pause.
+// If the process that parses bytes is killed the warden ends with it, new connections fare as on_death says, and the
+// next start needs no pause.
 func TestProxyOfAWardenIsKilled(t *testing.T) {
 	for onDeath, want := range fates {
 		t.Run(onDeath, func(t *testing.T) {
@@ -326,8 +331,9 @@ func TestProxyOfAWardenIsKilled(t *testing.T) {
 	}
 }
 
-// A warden that is stopped is missed: the job's new connections fare as on_death says, and those that the peer opens are reset, since no socket is marked to dial their servers. Once it runs
-// again both get through. The proxy ends although it is stopped.
+// A warden that is stopped is missed: the job's new connections fare as on_death says, and those that the peer opens
+// are reset, since no socket is marked to dial their servers. Once it runs again both get through. The proxy ends
+// although it is stopped.
 func TestStoppedWarden(t *testing.T) {
 	t.Parallel()
 	s := newKeptSite(t, "refuse")
@@ -371,7 +377,8 @@ func TestStoppedWarden(t *testing.T) {
 	}
 }
 
-// A process that takes over has a warden of its own, which puts the rules in force anew: open connections go on, and the old warden ends with its process.
+// A process that takes over has a warden of its own, which puts the rules in force anew: open connections go on, and
+// the old warden ends with its process.
 func TestUpgradeWithAWarden(t *testing.T) {
 	t.Parallel()
 	s := newKeptSite(t, "hold")
@@ -419,7 +426,8 @@ func TestUpgradeWithAWarden(t *testing.T) {
 	}
 }
 
-// A congestion control that takes CAP_NET_ADMIN is the one of the tunnel's connections at both sites, and the processes that parse bytes do without that capability.
+// A congestion control that takes CAP_NET_ADMIN is the one of the tunnel's connections at both sites, and the processes
+// that parse bytes do without that capability.
 func TestWardenChoosesCongestion(t *testing.T) {
 	t.Parallel()
 	require.Root(t)

@@ -1,7 +1,8 @@
-// Package block rounds values to integers of 8 or 4 bits, in units of their block's scale: int8 and int4. With one block a
-// tensor and 8 bits it is the baseline "8-bit int" of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]): 255 levels, so
-// that both signs reach as far. With many ([Dettmers et al.]), a large value coarsens only its neighbours. Its error is small at every step,
-// and not only over many, as aggregates need if replicas must stay close to each other.
+// Package block rounds values to integers of 8 or 4 bits, in units of their block's scale: int8 and int4. With one
+// block a tensor and 8 bits it is the baseline "8-bit int" of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]): 255
+// levels, so that both signs reach as far. With many ([Dettmers et al.]), a large value coarsens only its neighbours.
+// Its error is small at every step, and not only over many, as aggregates need if replicas must stay close to each
+// other.
 //
 // # State
 //
@@ -20,10 +21,11 @@
 //
 // # Bounds
 //
-// Size: 1 byte a value and 4 a block (int4: half a byte), so 3.98x of float32 at the default block of 1,024, and 7.76x for
-// int4 at 256.
-// Error: |x-y| <= scale/2·(1 + 2^-14), where scale = max|x|/127 (int4: /7) over the block, rounded up where that is subnormal;
-// the small term comes from float32 arithmetic. Rounding is to the nearest, ties to even. For elements of 16 bits, y is rounded once more.
+// Size: 1 byte a value and 4 a block (int4: half a byte), so 3.98x of float32 at the default block of 1,024, and 7.76x
+// for int4 at 256.
+// Error: |x-y| <= scale/2·(1 + 2^-14), where scale = max|x|/127 (int4: /7) over the block, rounded up where that is
+// subnormal; the small term comes from float32 arithmetic. Rounding is to the nearest, ties to even. For elements of 16
+// bits, y is rounded once more.
 // Time: O(n), two passes. Memory: with feedback 4 bytes a block, and for 16-bit elements also a block's values.
 //
 // # Unsuited
@@ -103,8 +105,8 @@ func (m method) MaxEncodedLen(n int) int {
 
 func (m method) Traits() codecs.Traits { return codecs.Traits{} }
 
-// wantBytes is the size of the blocks that a codec asks for: large enough that frames cost nothing, and small enough that
-// a block and its residual stay in a core's cache.
+// wantBytes is the size of the blocks that a codec asks for: large enough that frames cost nothing, and small enough
+// that a block and its residual stay in a core's cache.
 const wantBytes = 256 << 10
 
 // Block wants whole blocks of values, if they are many: their length in elements of any size divides it.

@@ -148,8 +148,8 @@ func (m method) dequantize(x []float32, codes []byte, scale float32) {
 	}
 }
 
-// quantizeLong stands in for quantizeSum8 and quantizeSum4 where the scale is subnormal or elements round the delivered value:
-// it sums, quantizes, dequantizes, rounds and subtracts, one after another, in the cache.
+// quantizeLong stands in for quantizeSum8 and quantizeSum4 where the scale is subnormal or elements round the delivered
+// value: it sums, quantizes, dequantizes, rounds and subtracts, one after another, in the cache.
 func (e *encoder) quantizeLong(codes []byte, x, residual []float32, scale float32, d tensor.DType) {
 	if e.sum == nil {
 		both := make([]float32, 2*min(e.block, e.n))

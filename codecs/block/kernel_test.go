@@ -64,8 +64,8 @@ func FuzzTwins(f *testing.F) {
 	})
 }
 
-// FuzzElements compares the encodings of 16-bit elements with feedback at each tier with the encodings without kernels, for
-// blocks that are long enough for kernels and shorter ones, with normal and subnormal scales.
+// FuzzElements compares the encodings of 16-bit elements with feedback at each tier with the encodings without kernels,
+// for blocks that are long enough for kernels and shorter ones, with normal and subnormal scales.
 func FuzzElements(f *testing.F) {
 	for n := range uint64(9) {
 		f.Add(asmtest.Awkward(int(80*n+n%3), n, false), byte(n), uint16(32*n+31))

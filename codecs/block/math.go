@@ -5,8 +5,8 @@ import "math"
 // smallestNormal is the least float32 with 24 bits and a finite reciprocal.
 const smallestNormal = 0x1p-126
 
-// scaleOf returns the scale of a block of largest magnitude largest, in which that is levels: largest/levels. A subnormal scale
-// has few bits and is rounded up, so that no value exceeds levels.
+// scaleOf returns the scale of a block of largest magnitude largest, in which that is levels: largest/levels. A
+// subnormal scale has few bits and is rounded up, so that no value exceeds levels.
 func scaleOf(largest, levels float32) float32 {
 	scale := largest / levels
 	if scale < smallestNormal {
@@ -15,8 +15,8 @@ func scaleOf(largest, levels float32) float32 {
 	return scale
 }
 
-// Adding one of these rounds a float32 of magnitude under 2^22 to an integer, ties to even, which the lowest bits of the
-// sum then hold: as it is, and plus 8.
+// Adding one of these rounds a float32 of magnitude under 2^22 to an integer, ties to even, which the lowest bits of
+// the sum then hold: as it is, and plus 8.
 const (
 	rounder  = 3 << 22
 	rounder4 = rounder + 8
@@ -38,8 +38,8 @@ func quantize8(dst []byte, x []float32, inv float32) {
 	quantize8Plain(dst[n:], x[n:], inv)
 }
 
-// quantize8Plain is quantize8 in Go. (This function and the next ones take two or more values a turn: a turn's own work is as
-// much as a value's.)
+// quantize8Plain is quantize8 in Go. (This function and the next ones take two or more values a turn: a turn's own work
+// is as much as a value's.)
 func quantize8Plain(dst []byte, x []float32, inv float32) {
 	dst = dst[:len(x)]
 	i := 0

@@ -1,5 +1,6 @@
-// Package cast sends values as floats of 16 bits: fp16 is IEEE 754's binary16, of 11 significant bits and a short range, and
-// bf16 bfloat16, of 8 significant bits and float32's range. It is the mixed-precision baseline that other methods are measured by.
+// Package cast sends values as floats of 16 bits: fp16 is IEEE 754's binary16, of 11 significant bits and a short
+// range, and bf16 bfloat16, of 8 significant bits and float32's range. It is the mixed-precision baseline that other
+// methods are measured by.
 //
 // # State
 //
@@ -12,12 +13,11 @@
 // # Bounds
 //
 // Size: 2 bytes a value, 2.0x of float32.
-// Error: values are rounded to the nearest, ties to even: |x-y| <= 2^-11·|x|, or 2^-25 where |x| < 2^-14 (bf16: 2^-9·|x|, or
-// 2^-134 where |x| < 2^-126). Values below half the least subnormal become 0, 2^-25 and less (2^-134): gradients are such
-// late in training, and with feedback they wait in the residual. So does the excess over the largest finite value, 65,504
-// (2^128 - 2^120), to which tensor.Round reduces larger ones.
-// Elements of the type itself are delivered as they are, and gain nothing: use lossless for them. Elements of the other 16-bit
-// type are rounded twice.
+// Error: values are rounded to the nearest, ties to even: |x-y| <= 2^-11·|x|, or 2^-25 where |x| < 2^-14 (bf16:
+// 2^-9·|x|, or 2^-134 where |x| < 2^-126). Values below half the least subnormal become 0, 2^-25 and less (2^-134):
+// gradients are such late in training, and with feedback they wait in the residual. So does the excess over the largest
+// finite value, 65,504 (2^128 - 2^120), to which tensor.Round reduces larger ones. Elements of the type itself are
+// delivered as they are, and gain nothing: use lossless for them. Elements of the other 16-bit type are rounded twice.
 // Time: O(n). Memory: none.
 //
 // # Unsuited

@@ -15,9 +15,10 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// BenchLossy measures a value codec on float32 with (if it may have that) and without error feedback, in the blocks that it wants: on a tensor
-// that a core's cache holds and, without -short, on one of 256 MiB. Each reports GB/s of elements, x-copy, that over Go's
-// copy of the same bytes in the same run, and ratio, the elements' bytes over the encoding's.
+// BenchLossy measures a value codec on float32 with (if it may have that) and without error feedback, in the blocks
+// that it wants: on a tensor that a core's cache holds and, without -short, on one of 256 MiB. Each reports GB/s of
+// elements, x-copy, that over Go's copy of the same bytes in the same run, and ratio, the elements' bytes over the
+// encoding's.
 func BenchLossy(b *testing.B, c codecs.Codec) {
 	for _, size := range []int{160 << 10, 256 << 20} {
 		if size > 1<<20 && testing.Short() {
@@ -126,8 +127,8 @@ func (t *benchTensor) bench(b *testing.B, op func()) {
 }
 
 // AgainstCopy runs op, which must process size bytes at each call, in turn with a copy of as many, and reports the
-// medians as GB/s of op and as x-copy, how many times as fast as the copy it is: of processor time, where there is such a clock.
-// (ns/op is both together.)
+// medians as GB/s of op and as x-copy, how many times as fast as the copy it is: of processor time, where there is such
+// a clock. (ns/op is both together.)
 func AgainstCopy(b *testing.B, size int, op func()) {
 	src, dst := bytes.Repeat([]byte{1}, size), bytes.Repeat([]byte{2}, size) // written: fresh zeros are all the same page
 	times := max(1, (2<<20)/size)                                            // until the clock is read, which takes time as well

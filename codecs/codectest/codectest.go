@@ -1,5 +1,5 @@
-// Package codectest checks that a codec keeps the promises of package codecs. Every codec's tests call [Run], mostly through
-// a [Suite], and add the identities of the paper and the wire form.
+// Package codectest checks that a codec keeps the promises of package codecs. Every codec's tests call [Run], mostly
+// through a [Suite], and add the identities of the paper and the wire form.
 package codectest
 
 import (

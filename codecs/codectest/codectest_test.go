@@ -86,8 +86,8 @@ func TestBreachesAreNoticed(t *testing.T) {
 
 func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }
 
-// A fake copies elements of one type, after a number that counts its calls; it finds blocks unsuited that have a NaN or an
-// infinity.
+// A fake copies elements of one type, after a number that counts its calls; it finds blocks unsuited that have a NaN or
+// an infinity.
 type fake struct {
 	breach
 	text   string

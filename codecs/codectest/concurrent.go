@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Concurrent checks that a codec may be used from several goroutines, for each element type that it takes. The race detector sees what
-// the goroutines share.
+// Concurrent checks that a codec may be used from several goroutines, for each element type that it takes. The race
+// detector sees what the goroutines share.
 func Concurrent(t *testing.T, c codecs.Codec) {
 	for _, d := range append(tensor.DTypes(), tensor.NoDType) {
 		if _, err := c.NewEncoder(d, 256); errors.Is(err, codecs.ErrUnsuited) {

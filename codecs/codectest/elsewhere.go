@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// Elsewhere checks that testdata/reference.py, which knows the method and nothing of this module, makes the golden vectors that
-// lie beside it.
+// Elsewhere checks that testdata/reference.py, which knows the method and nothing of this module, makes the golden
+// vectors that lie beside it.
 func Elsewhere(t *testing.T) {
 	t.Helper()
 	require.Command(t, "python3")

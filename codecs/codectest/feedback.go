@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Error feedback around a value codec: the new residual is the sum less the value that the decoder delivers, an unsuited block
-// leaves it as it was, and a Fused encoder gives the bits of the plain way.
+// Error feedback around a value codec: the new residual is the sum less the value that the decoder delivers, an
+// unsuited block leaves it as it was, and a Fused encoder gives the bits of the plain way.
 func (s suite) feedback(t *testing.T) {
 	m, ok := codecs.MethodOf(s.codec)
 	if !ok || !s.dtype.Float() {

@@ -28,7 +28,8 @@ func TestFused(t *testing.T) {
 	t.Run("fakes", func(t *testing.T) { Run(t, codecs.Values(&halving{breach(how)}), nil) })
 }
 
-// The suite passes a method with right fused feedback and fails each method with a breach in it, in the subtest feedback.
+// The suite passes a method with right fused feedback and fails each method with a breach in it, in the subtest
+// feedback.
 func TestFeedbackBreachesAreNoticed(t *testing.T) {
 	for _, how := range feedbackBreaches {
 		t.Run(how, func(t *testing.T) {
@@ -49,8 +50,8 @@ func TestFeedbackBreachesAreNoticed(t *testing.T) {
 	}
 }
 
-// halving is a method that keeps sign, exponent and two bits of the mantissa, and delivers a little more, which no 16-bit
-// type has.
+// halving is a method that keeps sign, exponent and two bits of the mantissa, and delivers a little more, which no
+// 16-bit type has.
 type halving struct{ breach }
 
 func (h *halving) String() string                                { return "halving" }

@@ -14,9 +14,9 @@ import (
 // fuzzed is about the number of values in fuzzed blocks. Codecs with smaller blocks of their own get several.
 const fuzzed = 60
 
-// FuzzDecode lets f look for bytes that a decoder of cs takes for something else than finite values or ErrCorrupt. check, if it is
-// not nil, is given the decoded values. Seeds are the encodings of each kind of data, and seeds of the caller: the bytes, the
-// number of values, and the index of a codec in cs.
+// FuzzDecode lets f look for bytes that a decoder of cs takes for something else than finite values or ErrCorrupt.
+// check, if it is not nil, is given the decoded values. Seeds are the encodings of each kind of data, and seeds of the
+// caller: the bytes, the number of values, and the index of a codec in cs.
 func FuzzDecode(f *testing.F, check func(t *testing.T, c codecs.Codec, y []float32), cs ...codecs.Codec) {
 	for i, c := range cs {
 		for _, k := range Kinds() {
@@ -37,8 +37,8 @@ func FuzzDecode(f *testing.F, check func(t *testing.T, c codecs.Codec, y []float
 	})
 }
 
-// FuzzRoundTrip lets f look for float32 values x that one of cs encodes but cannot decode. check is given x and the delivered
-// values y, which are nil if x is unsuited.
+// FuzzRoundTrip lets f look for float32 values x that one of cs encodes but cannot decode. check is given x and the
+// delivered values y, which are nil if x is unsuited.
 func FuzzRoundTrip(f *testing.F, check func(t *testing.T, c codecs.Codec, x, y []float32), cs ...codecs.Codec) {
 	for i, k := range Kinds() {
 		for j := range cs {
@@ -72,8 +72,8 @@ func Decode(t *testing.T, c codecs.Codec, src []byte, n int) (y []float32) {
 	return y
 }
 
-// RoundTrip returns the float32 values x that src begins with, and the values y that c delivers for them: nil if x is unsuited,
-// which it must be if a value is not finite.
+// RoundTrip returns the float32 values x that src begins with, and the values y that c delivers for them: nil if x is
+// unsuited, which it must be if a value is not finite.
 func RoundTrip(t *testing.T, c codecs.Codec, src []byte) (x, y []float32) {
 	t.Helper()
 	n := len(src) / 4
@@ -138,8 +138,8 @@ func OneMagnitude(block int) func(t *testing.T, c codecs.Codec, y []float32) {
 	}
 }
 
-// ZeroOrSigned is a check for FuzzRoundTrip of a codec that delivers a value as 0 or with its sign, none larger than the largest in its block
-// of values, and, where largest reports true of the codec, the largest as itself.
+// ZeroOrSigned is a check for FuzzRoundTrip of a codec that delivers a value as 0 or with its sign, none larger than
+// the largest in its block of values, and, where largest reports true of the codec, the largest as itself.
 func ZeroOrSigned(block int, largest func(codecs.Codec) bool) func(t *testing.T, c codecs.Codec, x, y []float32) {
 	return func(t *testing.T, c codecs.Codec, x, y []float32) {
 		if y == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Golden checks a value codec against the files testdata/*.txt, one scenario each: lines "name: value", which give the source
-// of the numbers ("# from"), the codec, the dtype and the expected result ("ok"; "unsuited"; "corrupt, " and a part of the
-// error), and then the steps of one block in turn, each in parts that begin with a line of their name:
+// Golden checks a value codec against the files testdata/*.txt, one scenario each: lines "name: value", which give the
+// source of the numbers ("# from"), the codec, the dtype and the expected result ("ok"; "unsuited"; "corrupt, " and a
+// part of the error), and then the steps of one block in turn, each in parts that begin with a line of their name:
 //
 //	elements:   the block: numbers in C's hex notation, or NaN and Inf; "x N" after one repeats it
 //	bytes:      its encoding, in hex

@@ -40,8 +40,8 @@ func Kinds() []Kind {
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Fill returns n elements of type d of kind k, the same for the same seed. Integer types get a float's bits where k is a
-// kind of float.
+// Fill returns n elements of type d of kind k, the same for the same seed. Integer types get a float's bits where k is
+// a kind of float.
 func (k Kind) Fill(d tensor.DType, n int, seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, uint64(k)))
 	size := d.Size()

@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
-// A Suite has the tests and benchmarks that every package of a codec runs alike. The package adds the tests of its paper
-// and its fuzz targets.
+// A Suite has the tests and benchmarks that every package of a codec runs alike. The package adds the tests of its
+// paper and its fuzz targets.
 type Suite[Config any] struct {
 	New      func(Config) (codecs.Codec, error)
 	FromArgs func(*codecs.Args) (codecs.Codec, error)
@@ -26,9 +26,10 @@ type Suite[Config any] struct {
 	Elsewhere func(*testing.T) // checks them by an implementation that shares nothing with the package; nil: the package's Elsewhere does
 }
 
-// Test runs five subtests: Conformance runs the Configs through Run, Concurrent through the function of that name, Text checks texts and configurations, GoldenVectors
-// compares with the files of testdata, and GoldenVectorsElsewhere checks that an implementation which shares nothing with
-// the package makes the same files, or reads the same values from them.
+// Test runs five subtests: Conformance runs the Configs through Run, Concurrent through the function of that name, Text
+// checks texts and configurations, GoldenVectors compares with the files of testdata, and GoldenVectorsElsewhere checks
+// that an implementation which shares nothing with the package makes the same files, or reads the same values from
+// them.
 func (s Suite[Config]) Test(t *testing.T) {
 	t.Run("Conformance", func(t *testing.T) { s.each(t, func(t *testing.T, c codecs.Codec) { Run(t, c, s.Parse) }) })
 	t.Run("Concurrent", func(t *testing.T) { s.each(t, Concurrent) })
@@ -54,7 +55,8 @@ func (s Suite[Config]) Test(t *testing.T) {
 	t.Run("GoldenVectorsElsewhere", elsewhere)
 }
 
-// each calls f in a subtest for the codec of each of Configs, and for one that runs kernels in a subtest of that for each tier.
+// each calls f in a subtest for the codec of each of Configs, and for one that runs kernels in a subtest of that for
+// each tier.
 func (s Suite[Config]) each(t *testing.T, f func(*testing.T, codecs.Codec)) {
 	for _, config := range s.Configs {
 		c := s.Codec(t, config)

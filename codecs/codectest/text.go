@@ -16,7 +16,8 @@ func Parse(text string, fromArgs func(*codecs.Args) (codecs.Codec, error)) (code
 	return fromArgs(a)
 }
 
-// Texts checks that each key of want is parsed to a codec with the value as its own text, and that each of refused is ErrText.
+// Texts checks that each key of want is parsed to a codec with the value as its own text, and that each of refused is
+// ErrText.
 func Texts(t *testing.T, parse func(string) (codecs.Codec, error), want map[string]string, refused ...string) {
 	t.Helper()
 	for text, want := range want {

@@ -7,7 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 )
 
-// Deliver encodes x as one value of a tensor, with a new encoder, and returns the encoding and the values that it decodes to.
+// Deliver encodes x as one value of a tensor, with a new encoder, and returns the encoding and the values that it
+// decodes to.
 func Deliver(t testing.TB, c codecs.Codec, x []float32) (encoded []byte, y []float32) {
 	t.Helper()
 	e, d := methodPair(t, c, len(x))
@@ -39,9 +40,9 @@ func methodPair(t testing.TB, c codecs.Codec, n int) (codecs.ValueEncoder, codec
 	return e, d
 }
 
-// Unbiased delivers x many times, each drawn anew by one encoder, and checks that the delivered values are x on average, as well
-// as so many draws can tell, and that their mean squared error is want, which is ‖x-y‖² over all values. Use thousands of
-// values, so that no few of them dominate the error.
+// Unbiased delivers x many times, each drawn anew by one encoder, and checks that the delivered values are x on
+// average, as well as so many draws can tell, and that their mean squared error is want, which is ‖x-y‖² over all
+// values. Use thousands of values, so that no few of them dominate the error.
 func Unbiased(t *testing.T, c codecs.Codec, x []float32, want float64) {
 	t.Helper()
 	const times = 400

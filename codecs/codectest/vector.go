@@ -22,9 +22,9 @@ type VectorPart struct {
 	Lines []string
 }
 
-// EachVector calls f in a subtest with each file *.txt of a directory, which must have one at least. Each file must give the
-// source of its numbers ("# from") and all of the header, and must have no other parts than these; a part's name may go on
-// after a space.
+// EachVector calls f in a subtest with each file *.txt of a directory, which must have one at least. Each file must
+// give the source of its numbers ("# from") and all of the header, and must have no other parts than these; a part's
+// name may go on after a space.
 func EachVector(t *testing.T, dir string, header, parts []string, f func(t *testing.T, v Vector)) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))

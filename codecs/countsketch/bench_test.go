@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest/cputime"
 )
 
-// Coordinates a second into and out of a table that a core's second cache holds (32,768 columns), and the paper's largest:
-// the median of passes over 2^20 of them, of processor time.
+// Coordinates a second into and out of a table that a core's second cache holds (32,768 columns), and the paper's
+// largest: the median of passes over 2^20 of them, of processor time.
 func Benchmark(b *testing.B) {
 	const n = 1 << 20
 	for _, c := range []Config{{5, 32768, 1}, {5, 1 << 20, 1}, {15, 180000, 1}} {

@@ -1,6 +1,7 @@
-// Package countsketch is the count sketch ([Charikar, Chen and Farach-Colton]): a table of r rows by c columns from which
-// every coordinate of a vector g can be estimated to within a fraction of g's norm, however long g is, and which is linear:
-// S(a) + S(b) = S(a+b). Workers of Sketched-SGD send it instead of their gradients ([Ivkin et al.], section 3).
+// Package countsketch is the count sketch ([Charikar, Chen and Farach-Colton]): a table of r rows by c columns from
+// which every coordinate of a vector g can be estimated to within a fraction of g's norm, however long g is, and which
+// is linear: S(a) + S(b) = S(a+b). Workers of Sketched-SGD send it instead of their gradients ([Ivkin et al.], section
+// 3).
 //
 // Each row r has two hash functions of a coordinate i, a bucket h_r(i) in [0, c) and a sign s_r(i), +1 or -1. With them
 //
@@ -17,19 +18,20 @@
 // The inner part is exactly 2-wise independent for keys of 32 bits; the outer one takes columns uniformly to within a
 // fraction of c/2^32. There is no division, and the next neighbour's a·i + b is an addition away.
 //
-// Signs are 4-wise independent (even 5-wise): tabulation of the two 16-bit halves of i and of their sum ([Thorup and Zhang]),
+// Signs are 4-wise independent (even 5-wise): tabulation of the two 16-bit halves of i and of their sum ([Thorup and
+// Zhang]),
 //
 //	s(i) = T0[i>>16] xor T1[i&65535] xor T2[(i>>16) + (i&65535)]
 //
-// with tables of 16 bits, in which bit r belongs to row r (1: negative), so that one look-up gives the signs of all rows, and
-// signs of neighbours lie side by side. Bits of different rows are independent as the tables' are.
+// with tables of 16 bits, in which bit r belongs to row r (1: negative), so that one look-up gives the signs of all
+// rows, and signs of neighbours lie side by side. Bits of different rows are independent as the tables' are.
 //
 // Sequence t = 0, 1, 2, 3 of a seed is word(t, i) = mix(mix(seed + (t+1)·G) + (i+1)·G) for i = 0, 1, …, where G is
 // 0x9e3779b97f4a7c15 and mix SplitMix64's output function. Row r's a and b are words 2r and 2r+1 of sequence 0; Tt is
 // sequence t+1, four entries to a word, the lowest bits first. So a seed is all that two ends need to share.
 //
-// Neither independence holds against an attacker with the seed: it is not a secret, and a gradient made for it can hide a
-// coordinate.
+// Neither independence holds against an attacker with the seed: it is not a secret, and a gradient made for it can hide
+// a coordinate.
 //
 // # Wire
 //
@@ -40,16 +42,17 @@
 //	seed      8 bytes
 //	cells     rows·columns·width bytes, row after row, all finite
 //
-// Everything is little-endian. Append chooses e such that the largest cell lies in [2^14, 2^15] units, so cells of 2 bytes
-// do not overflow, cells of at least 2^-28 of the largest keep 11 bits, and a gradient's own scale does not matter.
+// Everything is little-endian. Append chooses e such that the largest cell lies in [2^14, 2^15] units, so cells of 2
+// bytes do not overflow, cells of at least 2^-28 of the largest keep 11 bits, and a gradient's own scale does not
+// matter.
 //
 // # Bounds
 //
 // One row's estimate has mean g_i and a variance of at most ‖g‖²/c. So it is off by more than √(3/c)·‖g‖ with a
-// probability of at most 1/3 (Chebyshev), and the median over r rows with a probability that falls exponentially in r: with c =
-// Θ(1/ε) and r = Θ(log(d/δ)), all d estimates satisfy ĝ_i² = g_i² ± ε‖g‖² with a probability of 1-δ. A row's norm has a
-// variance of at most 2‖g‖⁴/c; at c = 64, Chebyshev keeps it within a factor of 1 ± 0.5 with a probability of at least
-// 7/8, before the median.
+// probability of at most 1/3 (Chebyshev), and the median over r rows with a probability that falls exponentially in r:
+// with c = Θ(1/ε) and r = Θ(log(d/δ)), all d estimates satisfy ĝ_i² = g_i² ± ε‖g‖² with a probability of 1-δ. A row's
+// norm has a variance of at most 2‖g‖⁴/c; at c = 64, Chebyshev keeps it within a factor of 1 ± 0.5 with a probability
+// of at least 7/8, before the median.
 //
 // Sums are float32's: S(a) + S(b) has the bits of S(a+b) where no sum is rounded (integers below 2^24, say), and
 // elsewhere differs in their rounding. Time: O(r) a coordinate. Memory: 4·r·c bytes; hashes up to 384 KiB, shared;

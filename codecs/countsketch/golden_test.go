@@ -11,8 +11,9 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-// A vector is a file of testdata, one scenario each: lines "name: value" (the Config; the width of cells on the wire, in
-// bytes; the expected result, "ok" or "corrupt, " and a part of the error), and then parts that begin with a line of their name:
+// A vector is a file of testdata, one scenario each: lines "name: value" (the Config; the width of cells on the wire,
+// in bytes; the expected result, "ok" or "corrupt, " and a part of the error), and then parts that begin with a line of
+// their name:
 //
 //	insert:        coordinates and the values added to them, in turn
 //	bytes:         the sketch on the wire, in hex

@@ -39,8 +39,8 @@ type Hash struct {
 	signs       [3][]uint16     // of the upper and lower 16 bits of a coordinate, and of their sum: bit r is row r's
 }
 
-// NewHash makes the hash functions for vectors of at most the given number of coordinates, 0 to MaxCoordinates. That number
-// does not change a coordinate's hashes.
+// NewHash makes the hash functions for vectors of at most the given number of coordinates, 0 to MaxCoordinates. That
+// number does not change a coordinate's hashes.
 func NewHash(c Config, coordinates int) (*Hash, error) {
 	if err := c.check(); err != nil {
 		return nil, err

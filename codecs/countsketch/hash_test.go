@@ -57,8 +57,8 @@ func TestHashesDoNotDependOnLength(t *testing.T) {
 }
 
 // Any four coordinates' table entries are linearly independent over GF(2), so that over random tables their signs are
-// mutually independent: no one, two, three or four of them cancel out. Coordinates are four by four, each upper half with
-// each lower.
+// mutually independent: no one, two, three or four of them cancel out. Coordinates are four by four, each upper half
+// with each lower.
 func TestSignsAreFourWiseIndependent(t *testing.T) {
 	const side = 4
 	var incidence []uint64 // a bit for each entry of each table
@@ -84,8 +84,8 @@ func TestSignsAreFourWiseIndependent(t *testing.T) {
 	}
 }
 
-// The same of the signs themselves: over rows and seeds, the product of any four has mean 0. (A rectangle's would always be 1
-// without the third table.)
+// The same of the signs themselves: over rows and seeds, the product of any four has mean 0. (A rectangle's would
+// always be 1 without the third table.)
 func TestProductsOfFourSigns(t *testing.T) {
 	const seeds = 200
 	var keys []uint64

@@ -1,10 +1,11 @@
 package countsketch
 
-// An order is the order in which kernels take a row's coordinates: in tiles of runs that begin stride after each other, 16 of
-// each run in turn. The zero order is ascending.
+// An order is the order in which kernels take a row's coordinates: in tiles of runs that begin stride after each other,
+// 16 of each run in turn. The zero order is ascending.
 //
-// Hashes of coordinates stride apart are always the same distance apart. Where that is small, the cells of the runs lie side
-// by side and share lines of memory, so that a row larger than a core's first cache fetches and writes back fewer lines.
+// Hashes of coordinates stride apart are always the same distance apart. Where that is small, the cells of the runs lie
+// side by side and share lines of memory, so that a row larger than a core's first cache fetches and writes back fewer
+// lines.
 type order struct{ stride, runs int }
 
 const (
@@ -14,9 +15,9 @@ const (
 	firstCacheCells = 1 << 13 // that lie in a core's first cache
 )
 
-// orderOf returns the order that brings most cells of span coordinates together, if their hashes are mul apart. In that order
-// each cell gets its coordinates in ascending order: coordinates at different places in their runs share no cell if their
-// distance is less than that of the first run from the last.
+// orderOf returns the order that brings most cells of span coordinates together, if their hashes are mul apart. In that
+// order each cell gets its coordinates in ascending order: coordinates at different places in their runs share no cell
+// if their distance is less than that of the first run from the last.
 func orderOf(mul uint64, columns, span int) (best order) {
 	cell := (1<<32-1)/uint64(columns) + 1 // hashes with the same column are less than that apart
 	var near []int                        // how far apart coordinates are that may share a line

@@ -24,8 +24,8 @@ func (o order) taken(n int) (all []int) {
 	return all
 }
 
-// No order takes a coordinate before an earlier one of the same cell, for multipliers at random, of next to nothing, and of
-// nearly a fraction, with which cells repeat soon.
+// No order takes a coordinate before an earlier one of the same cell, for multipliers at random, of next to nothing,
+// and of nearly a fraction, with which cells repeat soon.
 func TestOrdersKeepCellsInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	some := 0
@@ -80,8 +80,8 @@ func TestRowsHaveOrders(t *testing.T) {
 	}
 }
 
-// Tables of every size have the bits of coordinates that came one after another, in sums that rounding makes depend on it,
-// wherever a vector's parts begin.
+// Tables of every size have the bits of coordinates that came one after another, in sums that rounding makes depend on
+// it, wherever a vector's parts begin.
 func TestInsertByOrder(t *testing.T) {
 	const n = 150_000
 	rng := rand.New(rand.NewPCG(3, 4))

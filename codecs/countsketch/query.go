@@ -84,7 +84,8 @@ func mediansPlain(dst []float32, rows [][]int32, from int) {
 
 func median3(a, b, c int32) int32 { return max(min(a, b), min(max(a, b), c)) }
 
-// median5 drops the least and the largest of four, since neither can be the median of five, and takes the median of the rest.
+// median5 drops the least and the largest of four, since neither can be the median of five, and takes the median of the
+// rest.
 func median5(a, b, c, d, e int32) int32 {
 	low, high := max(min(a, b), min(c, d)), min(max(a, b), max(c, d))
 	return median3(low, high, e)
@@ -93,8 +94,8 @@ func median5(a, b, c, d, e int32) int32 {
 // sorted is the number of coordinates that are sorted at a time: all their rows lie in a core's first cache.
 const sorted = 512
 
-// sortRows sorts each coordinate's estimates over the rows, all coordinates from from to to by the same exchanges: Batcher's
-// odd-even merge sort (Knuth, The Art of Computer Programming, 5.2.2, Algorithm M).
+// sortRows sorts each coordinate's estimates over the rows, all coordinates from from to to by the same exchanges:
+// Batcher's odd-even merge sort (Knuth, The Art of Computer Programming, 5.2.2, Algorithm M).
 func sortRows(rows [][]int32, from, to int) {
 	n := len(rows)
 	for p := 1; p < n; p *= 2 {

@@ -30,8 +30,9 @@ func (s *Sketch) Reset() { clear(s.cells) }
 // near reports whether the whole table lies in a core's second cache.
 func (c Config) near() bool { return c.Columns <= 1<<20/4/c.Rows }
 
-// spans are the numbers of coordinates that go through one row after another: as many as keep a table that is near in its cache, or as many
-// as keep at least the row there. Signs of coordinates come in runs that share their upper 16 bits.
+// spans are the numbers of coordinates that go through one row after another: as many as keep a table that is near in
+// its cache, or as many as keep at least the row there. Signs of coordinates come in runs that share their upper 16
+// bits.
 func (c Config) spans() (insert, query int) {
 	if c.near() {
 		return 1 << 15, 1 << 12 // queries have estimates of each row besides
@@ -94,8 +95,8 @@ func insertPlain(row, x []float32, signs []uint16, r int, key, mul uint64) {
 	}
 }
 
-// SquaredNorm estimates the squared norm of the vector: the median over the rows of their cells' squares' sum. Of finite
-// cells it is finite.
+// SquaredNorm estimates the squared norm of the vector: the median over the rows of their cells' squares' sum. Of
+// finite cells it is finite.
 func (s *Sketch) SquaredNorm() float64 {
 	var rows [MaxRows]float64
 	norms := rows[:s.hash.Rows]

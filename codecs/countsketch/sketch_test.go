@@ -196,8 +196,8 @@ func squaredNorm(x []float32) (sum float64) {
 	return sum
 }
 
-// Section 3: every estimate satisfies ĝ_i² = g_i² ± ε‖g‖², and the norm's lies within a factor of 1 ± 0.5 (Algorithm 1, line
-// 1). A row is off by δ‖g‖, δ = 3/√c, in one case of 9 at most (Chebyshev), 8 of 15 rows in one of 10^5; and then
+// Section 3: every estimate satisfies ĝ_i² = g_i² ± ε‖g‖², and the norm's lies within a factor of 1 ± 0.5 (Algorithm 1,
+// line 1). A row is off by δ‖g‖, δ = 3/√c, in one case of 9 at most (Chebyshev), 8 of 15 rows in one of 10^5; and then
 // |ĝ²-g²| <= (2δ+δ²)·‖g‖².
 func TestEstimates(t *testing.T) {
 	const n, columns = 30_000, 4096

@@ -44,8 +44,8 @@ const HeaderLen = 16
 // EncodedLen returns the number of bytes that a sketch takes on the wire.
 func (c Config) EncodedLen(w Cells) int { return HeaderLen + c.Rows*c.Columns*w.Size() }
 
-// Append appends the sketch, in the wire form of the package comment, to dst. The error wraps ErrOverflow; dst is then as
-// it was.
+// Append appends the sketch, in the wire form of the package comment, to dst. The error wraps ErrOverflow; dst is then
+// as it was.
 func (s *Sketch) Append(dst []byte, w Cells) ([]byte, error) {
 	largest := absmax.Of(s.cells)
 	if err := w.check(largest); err != nil {
@@ -145,7 +145,8 @@ func (c Cells) check(largest float32) error {
 	return nil
 }
 
-// halfBits is the number of bits that the largest magnitude has, as an integer, in units that binary16 rounds to at most 2^15.
+// halfBits is the number of bits that the largest magnitude has, as an integer, in units that binary16 rounds to at
+// most 2^15.
 const halfBits = 15
 
 // The exponents that the largest float32 and the least one lead to.

@@ -1,11 +1,12 @@
-// Package dgc is the encoder of Deep Gradient Compression ([Lin et al.]): the values of largest magnitude, a fraction
-// k of each block, by a threshold that is found hierarchically (section 5): that of a sample, and, where far more
-// values reach it than expected, a precise one among these. Warm-up (sections 3.3 and 4.1) sends a quarter of the values
-// at first, then a 16th, a 64th and so on until k.
+// Package dgc is the encoder of Deep Gradient Compression ([Lin et al.]): the values of largest magnitude, a fraction k
+// of each block, by a threshold that is found hierarchically (section 5): that of a sample, and, where far more values
+// reach it than expected, a precise one among these. Warm-up (sections 3.3 and 4.1) sends a quarter of the values at
+// first, then a 16th, a 64th and so on until k.
 //
 // Momentum correction (section 3.2), momentum factor masking (3.3) and local gradient clipping (3.2) are left to the
-// worker: only its optimizer knows the momentum. A proxy sees gradients and accumulates the values that it has not sent,
-// which is local gradient accumulation without momentum (3.1, Algorithm 1): package feedback around this one does that.
+// worker: only its optimizer knows the momentum. A proxy sees gradients and accumulates the values that it has not
+// sent, which is local gradient accumulation without momentum (3.1, Algorithm 1): package feedback around this one does
+// that.
 //
 // Deviations: "far more" is more than 4/3 of k·n. The sample is one value in 64, where the paper has one in 100 to
 // one in 1,000, in lines of 16 neighbours; where fewer than 8 of it would lie above the threshold (a block of n
@@ -14,8 +15,8 @@
 //
 // # State
 //
-// The number of encodings that an encoder has made, for warm-up; every encoding can be decoded by itself. Encoders implement
-// codecs.Fused.
+// The number of encodings that an encoder has made, for warm-up; every encoding can be decoded by itself. Encoders
+// implement codecs.Fused.
 //
 // # Wire
 //
@@ -27,8 +28,8 @@
 // bits and log2 of 1/k.
 // Error: ‖x-y‖² ≤ (1-count/n)·‖x‖² for values as float32: no value that stays is larger than one that is sent. As
 // bfloat16 or float16, the values that are sent are rounded besides; values beyond the type's largest become that.
-// Time: O(n), a pass over the block in which most values are only compared, after a look at one in 64. Memory: 150 KB and
-// about 12·k·n bytes while it runs, and 4·n with error feedback.
+// Time: O(n), a pass over the block in which most values are only compared, after a look at one in 64. Memory: 150 KB
+// and about 12·k·n bytes while it runs, and 4·n with error feedback.
 //
 // # Unsuited
 //

@@ -1,15 +1,15 @@
-// Package drive is DRIVE ([Vargaftik et al.]): values are rotated at random, and only the signs of the rotated values and one
-// scale are sent. After the rotation all values look as if drawn from one normal distribution, so a few large values cost no
-// more than many small ones.
+// Package drive is DRIVE ([Vargaftik et al.]): values are rotated at random, and only the signs of the rotated values
+// and one scale are sent. After the rotation all values look as if drawn from one normal distribution, so a few large
+// values cost no more than many small ones.
 //
-// The rotation is the randomized Hadamard transform, R = HD/√d, where H is the d×d Hadamard matrix and D a diagonal of random
-// signs; d is a power of two. With S the scale, S·R⁻¹·sign(Rx) is delivered:
+// The rotation is the randomized Hadamard transform, R = HD/√d, where H is the d×d Hadamard matrix and D a diagonal of
+// random signs; d is a power of two. With S the scale, S·R⁻¹·sign(Rx) is delivered:
 //
 //	biased    S = ‖Rx‖₁/d, of least squared error, for one sender and for error feedback
 //	unbiased  S = ‖x‖₂²/‖Rx‖₁, for the mean of many senders (codecs.Traits: without error feedback)
 //
-// Deviations: a block of values is a vector, 4,096 by default, where the paper has a whole tensor; the last is filled up with
-// zeros to a power of two. The seed of D is on the wire, and not agreed on.
+// Deviations: a block of values is a vector, 4,096 by default, where the paper has a whole tensor; the last is filled
+// up with zeros to a power of two. The seed of D is on the wire, and not agreed on.
 //
 // # State
 //
@@ -31,9 +31,10 @@
 // # Bounds
 //
 // Size: 1 bit a value and 8 bytes a block, 31.5x of float32 at the default block.
-// Error: biased, ‖x-y‖² = ‖x‖² - ‖Rx‖₁²/d, never more than (1-1/d)·‖x‖², and about (1-2/π)·‖x‖² = 0.363·‖x‖² in blocks of a hundred
-// values and more; unbiased, d·‖x‖⁴/‖Rx‖₁² - ‖x‖², about (π/2-1)·‖x‖² = 0.571·‖x‖². E y = x is a theorem for a rotation drawn
-// from all; this one has few to choose from, and in small blocks, or with few values that are not 0, it is biased.
+// Error: biased, ‖x-y‖² = ‖x‖² - ‖Rx‖₁²/d, never more than (1-1/d)·‖x‖², and about (1-2/π)·‖x‖² = 0.363·‖x‖² in blocks
+// of a hundred values and more; unbiased, d·‖x‖⁴/‖Rx‖₁² - ‖x‖², about (π/2-1)·‖x‖² = 0.571·‖x‖². E y = x is a theorem
+// for a rotation drawn from all; this one has few to choose from, and in small blocks, or with few values that are not
+// 0, it is biased.
 // Time: O(n log d). Memory: 4 bytes a value of a block, while it is coded.
 //
 // # Unsuited

@@ -69,7 +69,8 @@ func errorOf(x, y []float32) (off, squares, along float64) {
 	return off, squares, along
 }
 
-// S = ‖Rx‖₁/d makes the squared error ‖x‖² - ‖Rx‖₁²/d, and no other scale makes it less; S = ‖x‖²/‖Rx‖₁ delivers ‖x‖² along x.
+// S = ‖Rx‖₁/d makes the squared error ‖x‖² - ‖Rx‖₁²/d, and no other scale makes it less; S = ‖x‖²/‖Rx‖₁ delivers ‖x‖²
+// along x.
 func TestScales(t *testing.T) {
 	const d = 1024
 	for _, k := range []codectest.Kind{codectest.Constant, codectest.Gaussian, codectest.Heavy, codectest.Sparse, codectest.Rows, codectest.Finite} {
@@ -100,8 +101,8 @@ func TestScales(t *testing.T) {
 	}
 }
 
-// For all kinds of values, the error is that of normal ones: 1 - 2/π of the square, and unbiased π/2 - 1. One value among
-// zeros is delivered as it is.
+// For all kinds of values, the error is that of normal ones: 1 - 2/π of the square, and unbiased π/2 - 1. One value
+// among zeros is delivered as it is.
 func TestErrorDoesNotDependOnValues(t *testing.T) {
 	const n = 1 << 16
 	data := map[string][]float32{"normal": codectest.Normal(1, n), "cubes": codectest.Normal(2, n)}

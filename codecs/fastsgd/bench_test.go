@@ -11,8 +11,8 @@ import (
 
 var large = flag.Bool("large", false, "BenchmarkLinear goes on to 100 million values, which take 2 GiB of memory")
 
-// BenchmarkLinear shows that time is O(D) (section 3.4): nanoseconds a value stay as they are while D grows. The threshold is
-// such that all values are sent.
+// BenchmarkLinear shows that time is O(D) (section 3.4): nanoseconds a value stay as they are while D grows. The
+// threshold is such that all values are sent.
 func BenchmarkLinear(b *testing.B) {
 	sizes := []int{1e5, 1e6, 1e7}
 	if *large {

@@ -1,8 +1,8 @@
-// Package fastsgd is FastSGD, which sends the largest values of a sparse gradient as small logarithms and their positions
-// as deltas ([Yang et al.]): reciprocal mapper, logarithm quantization and threshold filter (section 3.2, Algorithm 1)
-// and the gradient key encoder (section 3.3, Algorithm 2), in time O(D). Values that are not sent wait in the residual of
-// package feedback, if that is used; the paper has none. Each half can be used alone: [Values] codes values, and
-// keys.BitGrain keys.
+// Package fastsgd is FastSGD, which sends the largest values of a sparse gradient as small logarithms and their
+// positions as deltas ([Yang et al.]): reciprocal mapper, logarithm quantization and threshold filter (section 3.2,
+// Algorithm 1) and the gradient key encoder (section 3.3, Algorithm 2), in time O(D). Values that are not sent wait in
+// the residual of package feedback, if that is used; the paper has none. Each half can be used alone: [Values] codes
+// values, and keys.BitGrain keys.
 //
 // Deviations from the paper: the sum is that of a block of values, 1<<20 by default, not of a whole tensor, unless the
 // tensor is smaller. L is from 0 to τ, which with a sign is 2τ+1 codes, 257 for τ = 128, where the paper counts on a
@@ -31,9 +31,9 @@
 // # Bounds
 //
 // Values: 0 or of the same sign, and |x|/b <= |y| <= |x| for each value that is sent, so that 1 - |y|/|x| <= 1 - 1/b;
-// values below sum/b^τ are not sent. (Elements of 16 bits are rounded after that, those of 64 bits before.) Size: at most
-// b^τ values of a block are sent, each for ⌈log2 τ⌉ + 1 bits, 8 by default, and its key. Time: O(n), two passes over the
-// values, and work for each value that is sent. Memory: 12 bytes a value that is sent, while a coder runs.
+// values below sum/b^τ are not sent. (Elements of 16 bits are rounded after that, those of 64 bits before.) Size: at
+// most b^τ values of a block are sent, each for ⌈log2 τ⌉ + 1 bits, 8 by default, and its key. Time: O(n), two passes
+// over the values, and work for each value that is sent. Memory: 12 bytes a value that is sent, while a coder runs.
 //
 // # Unsuited
 //
@@ -73,8 +73,9 @@ type Config struct {
 	Tau int
 	// L is the length of the flags of keys in bits, 1 to 6. 0 is 2.
 	L int
-	// Block is the number of values that share a sum, at most 1<<28. 0 is 1<<20. The larger, the fewer are sent. A tensor is given
-	// to an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
+	// Block is the number of values that share a sum, at most 1<<28. 0 is 1<<20. The larger, the fewer are sent. A
+	// tensor is given to an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many
+	// values).
 	Block int
 }
 

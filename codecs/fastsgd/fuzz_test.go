@@ -13,7 +13,8 @@ func FuzzDecode(f *testing.F) {
 	codectest.FuzzDecode(f, nil, mustNew(f, Config{Block: 40}))
 }
 
-// FuzzRoundTrip: every encoding decodes to values within a factor of b below, and only blocks that are not finite are unsuited.
+// FuzzRoundTrip: every encoding decodes to values within a factor of b below, and only blocks that are not finite are
+// unsuited.
 func FuzzRoundTrip(f *testing.F) {
 	for i, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 60, 1), uint16(i*1000), byte(10*i), byte(i))

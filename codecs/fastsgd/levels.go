@@ -2,8 +2,8 @@ package fastsgd
 
 import "math"
 
-// sumOf returns the sum of all |v|, line 1 of Algorithm 1, exactly or rounded up; ok is false if it is not finite, since a
-// value is not.
+// sumOf returns the sum of all |v|, line 1 of Algorithm 1, exactly or rounded up; ok is false if it is not finite,
+// since a value is not.
 func sumOf(v []float32) (sum float64, ok bool) {
 	var s0, s1, s2, s3 float64
 	smallest := uint32(math.MaxUint32) // of the bits of magnitudes that are not 0, less 1
@@ -30,7 +30,8 @@ func sumOf(v []float32) (sum float64, ok bool) {
 	if sum == 0 {
 		return 0, true
 	}
-	// All sums are multiples of the least value's last bit. If they have at most 53 bits from there on, none was rounded.
+	// All sums are multiples of the least value's last bit. If they have at most 53 bits from there on, none was
+	// rounded.
 	last := max(int((smallest+1)>>23), 1) - 127 - 23
 	if math.Ilogb(sum)-last < 53 {
 		return sum, true
@@ -41,8 +42,8 @@ func sumOf(v []float32) (sum float64, ok bool) {
 
 const signBit = 1 << 31
 
-// A scale has the magnitudes of the levels of one block: T[L] stands for magnitudes from T[L] to T[L-1], in terms of the
-// paper for R = sum/|v| with b^(L-1) < R <= b^L.
+// A scale has the magnitudes of the levels of one block: T[L] stands for magnitudes from T[L] to T[L-1], in terms of
+// the paper for R = sum/|v| with b^(L-1) < R <= b^L.
 type scale struct {
 	T         []float32
 	top, unit float64 // about log2 of T[0], and the number of levels that double a magnitude

@@ -56,7 +56,8 @@ func eachInput(t *testing.T, f func(t *testing.T, c Config, x []float32)) {
 	}
 }
 
-// Equation (2): R = sum/|v| is at least 1, and the sum is that of the magnitudes, or less than one part in 2^29 over it.
+// Equation (2): R = sum/|v| is at least 1, and the sum is that of the magnitudes, or less than one part in 2^29 over
+// it.
 func TestReciprocalMapper(t *testing.T) {
 	for name, x := range inputs(3000) {
 		exact := new(big.Float).SetPrec(400)
@@ -92,8 +93,8 @@ func TestReciprocalMapper(t *testing.T) {
 	}
 }
 
-// Equation (3): L = ⌈log_b R⌉, here by arithmetic of 500 bits. Within 1e-12 of a power of b either side is right, as sums
-// and powers are rounded.
+// Equation (3): L = ⌈log_b R⌉, here by arithmetic of 500 bits. Within 1e-12 of a power of b either side is right, as
+// sums and powers are rounded.
 func TestLogarithmQuantization(t *testing.T) {
 	eachInput(t, func(t *testing.T, c Config, x []float32) {
 		sum, _ := sumOf(x)
@@ -160,8 +161,8 @@ func TestFigure2(t *testing.T) {
 	}
 }
 
-// Section 3.2: decoded magnitudes are in [v/b, v], never an over-estimate, with the sign kept; a value that is not sent is below
-// the early stop sum/b^τ of Algorithm 1, line 2.
+// Section 3.2: decoded magnitudes are in [v/b, v], never an over-estimate, with the sign kept; a value that is not sent
+// is below the early stop sum/b^τ of Algorithm 1, line 2.
 func TestDeliveredValues(t *testing.T) {
 	eachInput(t, func(t *testing.T, c Config, x []float32) {
 		_, y := deliver(t, mustNew(t, c), x)
@@ -257,8 +258,8 @@ func TestEveryLevelHasACode(t *testing.T) {
 	}
 }
 
-// Section 3.4: a value takes a byte, and its key as much as the key encoder takes for it; 8 + log2(Dm/d) + l bits is the paper's
-// expectation, where all gaps are alike.
+// Section 3.4: a value takes a byte, and its key as much as the key encoder takes for it; 8 + log2(Dm/d) + l bits is
+// the paper's expectation, where all gaps are alike.
 func TestSpaceCost(t *testing.T) {
 	x := make([]float32, 1<<14)
 	for i := 15; i < len(x); i += 16 {

@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/bitio"
 )
 
-// Values is the gradient value encoder alone (Algorithm 1), and its decoder: it codes the values of a sparse gradient without
-// their keys. It is immutable and safe for concurrent use.
+// Values is the gradient value encoder alone (Algorithm 1), and its decoder: it codes the values of a sparse gradient
+// without their keys. It is immutable and safe for concurrent use.
 type Values struct {
 	b      float64
 	tau    int
@@ -20,8 +20,8 @@ type Values struct {
 	scales sync.Pool // *scale
 }
 
-// NewValues returns the encoder of a base and a threshold as in Config, where 0 stands for the default, or an error that wraps
-// codecs.ErrText.
+// NewValues returns the encoder of a base and a threshold as in Config, where 0 stands for the default, or an error
+// that wraps codecs.ErrText.
 func NewValues(b float64, tau int) (*Values, error) {
 	if b == 0 {
 		b = defaultB
@@ -50,8 +50,9 @@ const sumLen = 8 // bytes
 // MaxLen returns the maximum of bytes that Append adds for n values.
 func (v *Values) MaxLen(n int) int { return sumLen + (n*int(v.bits+1)+7)/8 }
 
-// Append appends the encoding of the values that are sent to dst, and their indices, which ascend, to kept; nothing if no
-// value is sent. The encoding does not contain their number. On ErrUnsuited (a NaN or infinity) it returns both as they were.
+// Append appends the encoding of the values that are sent to dst, and their indices, which ascend, to kept; nothing if
+// no value is sent. The encoding does not contain their number. On ErrUnsuited (a NaN or infinity) it returns both as
+// they were.
 func (v *Values) Append(dst []byte, kept []uint64, values []float32) ([]byte, []uint64, error) {
 	s := v.scales.Get().(*scale)
 	defer v.scales.Put(s)

@@ -2,17 +2,20 @@ package feedback
 
 import "math"
 
-// A Control watches the residual of one block from encoding to encoding. It measures some of the encodings, each on a sample of the
-// elements. It moves the sparsity of an adaptive codec (codecs.Traits), and it is the guard of every codec: it says when the block should travel
-// exactly for a while. It belongs to the caller, as the residual does. The zero Control has seen nothing.
+// A Control watches the residual of one block from encoding to encoding. It measures some of the encodings, each on a
+// sample of the elements. It moves the sparsity of an adaptive codec (codecs.Traits), and it is the guard of every
+// codec: it says when the block should travel exactly for a while. It belongs to the caller, as the residual does. The
+// zero Control has seen nothing.
 //
-// The sparsity begins at 1. The bound of the residual ratio, the norm of the residual over that of the value, begins at minRatio and grows
-// with the age of the training, up to the codec's own bound: an update that comes late is lost to a training of a few hundred steps,
-// and does no harm to one of many thousands. A change of the value's norm by a factor of 8 begins anew.
+// The sparsity begins at 1. The bound of the residual ratio, the norm of the residual over that of the value, begins at
+// minRatio and grows with the age of the training, up to the codec's own bound: an update that comes late is lost to a
+// training of a few hundred steps, and does no harm to one of many thousands. A change of the value's norm by a factor
+// of 8 begins anew.
 //
-// The guard compares two measurements with their limits: the norm of the residual over that of the values of late, or over the usual one of
-// many steps where that is larger; and the part of the delivered values that have the sign of the true ones, where the ratio is large as well. A
-// value beyond a limit makes the next 16 values of the block travel exactly, the first of them with the residual; after another such value 32, and so on, at most
+// The guard compares two measurements with their limits: the norm of the residual over that of the values of late, or
+// over the usual one of many steps where that is larger; and the part of the delivered values that have the sign of the
+// true ones, where the ratio is large as well. A value beyond a limit makes the next 16 values of the block travel
+// exactly, the first of them with the residual; after another such value 32, and so on, at most
 // 1024. Each 2,000 values or so that are within the limits (goodAfter measurements) halve the number again.
 type Control struct {
 	sparsity float32 // of the next encoding; 0: 1
@@ -71,7 +74,8 @@ func (c *Control) Exact() bool {
 	return true
 }
 
-// Due notes an encoding and reports whether it should be measured. Only owners that measure by themselves call it ([Sample]).
+// Due notes an encoding and reports whether it should be measured. Only owners that measure by themselves call it
+// ([Sample]).
 func (c *Control) Due() bool {
 	c.age++
 	return c.age <= everyFirst || c.age%measured == 0
@@ -115,8 +119,8 @@ func (c *Control) begin() {
 	c.restart()
 }
 
-// restart begins anew with a sparsity of 1. The usual value stays: near the end of a training gradients of 1/1000 of the usual norm come and
-// go, and the residual of the others is no lag behind them.
+// restart begins anew with a sparsity of 1. The usual value stays: near the end of a training gradients of 1/1000 of
+// the usual norm come and go, and the residual of the others is no lag behind them.
 func (c *Control) restart() { c.age, c.sparsity, c.good = 0, 1, min(c.good, 1) }
 
 // adapt moves the sparsity, with steps that are so small that the residual follows.
@@ -138,7 +142,8 @@ func (c *Control) watch(bound float64) {
 		limit = 2 * bound
 	}
 	c.good++
-	// Where gradients fluctuate from value to value, the residual of a large one is no lag behind the small one after it.
+	// Where gradients fluctuate from value to value, the residual of a large one is no lag behind the small one after
+	// it.
 	r := math.Sqrt(float64(c.lost) / float64(max(c.value, c.usual)))
 	switch {
 	case c.good < guardAfter:

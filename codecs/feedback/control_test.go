@@ -53,8 +53,8 @@ func (c *controlled) run(steps int, scale float64) {
 	}
 }
 
-// An adaptive codec sends more while the training is young, then less, and never lets the residual grow far beyond its bound. After a
-// change of the scale it begins anew.
+// An adaptive codec sends more while the training is young, then less, and never lets the residual grow far beyond its
+// bound. After a change of the scale it begins anew.
 func TestControlAdapts(t *testing.T) {
 	c := newControlled(t, "3lc(s=auto,residual_ratio=5)")
 	c.run(200, 1)
@@ -103,8 +103,9 @@ func TestGuardActsAndTriesAgain(t *testing.T) {
 	}
 }
 
-// A thousandth of the values of a tensor of plain noise keeps up: their residual is 13 norms of the value (sqrt(1/6k): a value waits until the sum
-// of about 1/k others has carried it over the threshold), below the limit of 16. The guard leaves it alone, however few elements it samples.
+// A thousandth of the values of a tensor of plain noise keeps up: their residual is 13 norms of the value (sqrt(1/6k):
+// a value waits until the sum of about 1/k others has carried it over the threshold), below the limit of 16. The guard
+// leaves it alone, however few elements it samples.
 func TestGuardLeavesNoiseAlone(t *testing.T) {
 	for _, n := range []int{4096, 1 << 14} {
 		for seed := range uint64(2) {
@@ -119,8 +120,8 @@ func TestGuardLeavesNoiseAlone(t *testing.T) {
 	}
 }
 
-// Gradients of a training point the same way for a while. A codec that sends one value in a thousand then lags behind more and more, and the
-// guard acts soon; ten times as many values keep up.
+// Gradients of a training point the same way for a while. A codec that sends one value in a thousand then lags behind
+// more and more, and the guard acts soon; ten times as many values keep up.
 func TestGuardSeesDrift(t *testing.T) {
 	for text, acts := range map[string]bool{"topk(k=0.001)": true, "topk(k=0.01)": false, "3lc": false} {
 		c := newControlled(t, text)

@@ -7,8 +7,8 @@ import (
 )
 
 // Drift returns the norm of residual over that of value, the part of a tensor's value that the other end lacks: for
-// aggregates it bounds how far replicas lie apart. It is 0 if residual is zero, and +Inf if only value is. The two are of one length. For a
-// tensor in blocks, add up the SquaredNorm of each and take the root of the quotient.
+// aggregates it bounds how far replicas lie apart. It is 0 if residual is zero, and +Inf if only value is. The two are
+// of one length. For a tensor in blocks, add up the SquaredNorm of each and take the root of the quotient.
 func Drift(residual, value []float32) float64 {
 	return Ratio(tensor.SquaredNorms(residual, value))
 }

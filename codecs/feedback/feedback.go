@@ -1,6 +1,6 @@
 // Package feedback lets a lossy codec make up in later steps for its loss in one step: error feedback, the error
-// accumulation of 3LC's Figure 3 and section 3.1 ([Lim, Andersen and Kaminsky]) and, before it, of 1-bit SGD ([Seide et al.]), around
-// any value codec.
+// accumulation of 3LC's Figure 3 and section 3.1 ([Lim, Andersen and Kaminsky]) and, before it, of 1-bit SGD ([Seide et
+// al.]), around any value codec.
 //
 // At each step, with the tensor's value x and the residual e of the step before,
 //
@@ -8,14 +8,14 @@
 //	y  = the value that the other end delivers for T, as an element of the tensor's type
 //	e' = T - y     rounded to float32
 //
-// so that over many steps the delivered values add up to the values themselves but for one residual, and float32 rounding:
-// Σx = Σy + e. Where T - y is exact (3LC, and float32 elements), y + e' is T, bit for bit. Elements that are not float32 are
-// rounded to it first, which matters to float64 only.
+// so that over many steps the delivered values add up to the values themselves but for one residual, and float32
+// rounding: Σx = Σy + e. Where T - y is exact (3LC, and float32 elements), y + e' is T, bit for bit. Elements that are
+// not float32 are rounded to it first, which matters to float64 only.
 //
 // # State
 //
-// The residual, which belongs to the tensor and not to an encoder: the caller owns it, hands each encoder its
-// part, and gives that part to another encoder when codec or blocks change. The zero residual is a tensor's first. Where
+// The residual, which belongs to the tensor and not to an encoder: the caller owns it, hands each encoder its part, and
+// gives that part to another encoder when codec or blocks change. The zero residual is a tensor's first. Where
 // successive blocks are not of the same elements (rows of a sparse tensor), each brings its residual with it.
 //
 // # Wire
@@ -36,9 +36,9 @@ import (
 )
 
 // NewEncoder returns an Encoder of c for blocks of len(residual) elements of type d, which adds residual to each block
-// before it encodes it and sets residual to the difference that the other end then lacks. The caller owns residual, must leave it alone
-// while Append runs, and may read, save or replace its values between calls. When Append answers ErrUnsuited, residual is
-// as it was, and waits while the tensor's value travels exactly.
+// before it encodes it and sets residual to the difference that the other end then lacks. The caller owns residual,
+// must leave it alone while Append runs, and may read, save or replace its values between calls. When Append answers
+// ErrUnsuited, residual is as it was, and waits while the tensor's value travels exactly.
 //
 // An adaptive codec is under a Control of the Encoder's own.
 //
@@ -51,7 +51,8 @@ func NewEncoder(c codecs.Codec, d tensor.DType, residual []float32) (codecs.Enco
 	return NewControlled(c, d, residual, control)
 }
 
-// NewControlled is NewEncoder with a Control that the caller owns as it owns residual. nil: there is none, and the sparsity is 1.
+// NewControlled is NewEncoder with a Control that the caller owns as it owns residual. nil: there is none, and the
+// sparsity is 1.
 func NewControlled(c codecs.Codec, d tensor.DType, residual []float32, control *Control) (codecs.Encoder, error) {
 	e, err := New(c, d, len(residual))
 	if err != nil {
@@ -60,8 +61,8 @@ func NewControlled(c codecs.Codec, d tensor.DType, residual []float32, control *
 	return &bound{e, residual, control}, nil
 }
 
-// New returns an Encoder of c for blocks of n elements of type d with external residuals, which come with the blocks. Its
-// error is that of NewEncoder.
+// New returns an Encoder of c for blocks of n elements of type d with external residuals, which come with the blocks.
+// Its error is that of NewEncoder.
 func New(c codecs.Codec, d tensor.DType, n int) (*Encoder, error) {
 	m, ok := codecs.MethodOf(c)
 	if !ok {
@@ -88,8 +89,8 @@ func New(c codecs.Codec, d tensor.DType, n int) (*Encoder, error) {
 	return e, nil
 }
 
-// An Encoder encodes blocks of one shape, each with a residual of its own: of other rows of a sparse tensor, say. Like a
-// codecs.Encoder it is used by one block at a time.
+// An Encoder encodes blocks of one shape, each with a residual of its own: of other rows of a sparse tensor, say. Like
+// a codecs.Encoder it is used by one block at a time.
 type Encoder struct {
 	dtype tensor.DType
 	n     int
@@ -99,7 +100,8 @@ type Encoder struct {
 	bound    float64         // of the residual ratio, if it adapts
 }
 
-// Append encodes src as the Encoder of NewEncoder does, with residual in the place of the Encoder's own, and without a Control.
+// Append encodes src as the Encoder of NewEncoder does, with residual in the place of the Encoder's own, and without a
+// Control.
 func (e *Encoder) Append(dst, src []byte, residual []float32) ([]byte, error) {
 	return e.append(dst, src, residual, nil)
 }

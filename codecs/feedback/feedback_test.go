@@ -176,8 +176,8 @@ func TestResidualSurvivesChanges(t *testing.T) {
 	}
 }
 
-// Delivered values count as elements of the tensor's type: a float16 that would be infinite is the largest finite one, and
-// the rest stays in the residual.
+// Delivered values count as elements of the tensor's type: a float16 that would be infinite is the largest finite one,
+// and the rest stays in the residual.
 func TestDeliveredInTheSourcesType(t *testing.T) {
 	for _, c := range lossy(t) {
 		for d, maximum := range map[tensor.DType]float32{tensor.Float16: 65504, tensor.BFloat16: 0x1.fep127} {

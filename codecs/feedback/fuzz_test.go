@@ -12,15 +12,16 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// fuzzedTexts are codecs of every kind: with a pass of their own for feedback and without, dense and sparse, deterministic and random.
+// fuzzedTexts are codecs of every kind: with a pass of their own for feedback and without, dense and sparse,
+// deterministic and random.
 var fuzzedTexts = []string{
 	"3lc(s=1.75)", "3lc(s=1.5,block=10)", "int4(block=8)", "int8", "int255", "fp16", "bf16", "onebit", "stochastic3", "qsgd", "logquant",
 	"topk(k=0.1)", "threshold(t=1)", "dgc(k=0.1)", "unisp(kappa=0.3)", "gspar(kappa=0.3)", "sketchedsgd(k=0.1)", "skcompress(q=4,r=2)", "skcompress(mode=joint)",
 }
 
-// FuzzFeedback: for all values of a tensor's steps, and all codecs of each step, the residual of a step is the sum less the
-// delivered value, bit for bit; the sent values add up to the delivered values and the residual; and an unsuited step leaves the
-// residual as it was.
+// FuzzFeedback: for all values of a tensor's steps, and all codecs of each step, the residual of a step is the sum less
+// the delivered value, bit for bit; the sent values add up to the delivered values and the residual; and an unsuited
+// step leaves the residual as it was.
 func FuzzFeedback(f *testing.F) {
 	const steps = 4
 	for i := range fuzzedTexts {
@@ -50,7 +51,8 @@ func FuzzFeedback(f *testing.F) {
 	})
 }
 
-// A fuzzedTensor is a stream with another codec at each step; each codec has an encoder and a decoder for all of its steps.
+// A fuzzedTensor is a stream with another codec at each step; each codec has an encoder and a decoder for all of its
+// steps.
 type fuzzedTensor struct {
 	*stream
 	encoders map[string]codecs.Encoder

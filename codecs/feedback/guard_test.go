@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// measure has a Control see so many measurements of a block whose value has that norm, with a residual of that norm. agree is the part of the signs.
+// measure has a Control see so many measurements of a block whose value has that norm, with a residual of that norm.
+// agree is the part of the signs.
 func measure(c *Control, times int, value, residual, agree, bound float64) {
 	for range times {
 		for !c.Due() {
@@ -22,8 +23,8 @@ func exactly(c *Control) (n int) {
 	return n
 }
 
-// The guard acts at the eighth measurement beyond a limit, for 16 values: on the residual ratio, on twice the bound of a codec that adapts, and on signs
-// where the ratio is large as well.
+// The guard acts at the eighth measurement beyond a limit, for 16 values: on the residual ratio, on twice the bound of
+// a codec that adapts, and on signs where the ratio is large as well.
 func TestGuardLimits(t *testing.T) {
 	for name, x := range map[string]struct {
 		ratio, agree, bound float64
@@ -53,8 +54,8 @@ func TestGuardLimits(t *testing.T) {
 	}
 }
 
-// After the guard has acted the Control has seen nothing; next time twice as many values are exact, at most 1024, and 256 measurements within the limits halve
-// the number.
+// After the guard has acted the Control has seen nothing; next time twice as many values are exact, at most 1024, and
+// 256 measurements within the limits halve the number.
 func TestGuardDoubles(t *testing.T) {
 	c := Control{}
 	trip := func(want int) {

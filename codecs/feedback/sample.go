@@ -1,7 +1,7 @@
 package feedback
 
-// A Sample is the sums of a measurement. Where residuals come with their blocks, the owner of a Control makes it: of the elements that have
-// had a residual. The zero Sample is of no elements.
+// A Sample is the sums of a measurement. Where residuals come with their blocks, the owner of a Control makes it: of
+// the elements that have had a residual. The zero Sample is of no elements.
 type Sample struct {
 	n               int
 	value, lost     float64 // squares

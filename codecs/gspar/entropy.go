@@ -12,13 +12,13 @@ import (
 // The dense form writes q̃ ∈ {0, ±1, 2}^d in an asymmetric numeral system, rANS ([Duda]): all of it is one number,
 // kept between 2^31 and 2^63 by moving its low 32 bits to the code and back.
 //
-// With frequencies f_l that add up to M = 2^16, and F_l the sum of the frequencies before l in the order 0, 1, -1, 2, from the
-// last of q̃ to the first, x becomes ⌊x/f_l⌋·M + x mod f_l + F_l, after its low 32 bits have gone to the code if x >=
-// 2^47·f_l. It begins as 2^31. The code is x at the end, 8 bytes, and the words, the last that went first: so
+// With frequencies f_l that add up to M = 2^16, and F_l the sum of the frequencies before l in the order 0, 1, -1, 2,
+// from the last of q̃ to the first, x becomes ⌊x/f_l⌋·M + x mod f_l + F_l, after its low 32 bits have gone to the code
+// if x >= 2^47·f_l. It begins as 2^31. The code is x at the end, 8 bytes, and the words, the last that went first: so
 // decoding reads it forwards, and must end with x = 2^31.
 //
-// f_l is ⌊d_l·M/d⌋, where l occurs d_l times, but at least 1 if d_l is not 0, and 0 if it is; the difference of their sum
-// to M is added to the f_l of the most frequent l, of equal ones the first.
+// f_l is ⌊d_l·M/d⌋, where l occurs d_l times, but at least 1 if d_l is not 0, and 0 if it is; the difference of their
+// sum to M is added to the f_l of the most frequent l, of equal ones the first.
 //
 // [Duda]: https://arxiv.org/abs/1311.2540
 

@@ -13,8 +13,8 @@ func FuzzDecode(f *testing.F) {
 		mustNew(f, Config{Eps: 1, Block: 20}), mustNew(f, Config{Uniform: true}))
 }
 
-// FuzzRoundTrip: a value is delivered with its sign, no smaller than it is, or as 0; the values that are not delivered as
-// themselves all have one magnitude.
+// FuzzRoundTrip: a value is delivered with its sign, no smaller than it is, or as 0; the values that are not delivered
+// as themselves all have one magnitude.
 func FuzzRoundTrip(f *testing.F) {
 	check := func(t *testing.T, c codecs.Codec, x, y []float32) {
 		unit := float32(0)

@@ -16,8 +16,8 @@
 //
 // # State
 //
-// The number of encodings that an encoder has made, from which it draws; every encoding can be decoded by itself. Encoders
-// implement codecs.Fused.
+// The number of encodings that an encoder has made, from which it draws; every encoding can be decoded by itself.
+// Encoders implement codecs.Fused.
 //
 // # Wire
 //
@@ -159,8 +159,8 @@ func (m method) String() string {
 func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
 func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
 
-// The paper counts log2 d bits for a key and has no coding of keys of its own. Rice's comes closest to the entropy of keys
-// that are drawn at random.
+// The paper counts log2 d bits for a key and has no coding of keys of its own. Rice's comes closest to the entropy of
+// keys that are drawn at random.
 var keyCodec = keys.New(keys.Rice{})
 
 func (m method) Traits() codecs.Traits { return codecs.Traits{Unbiased: true, Keys: keyCodec} }

@@ -10,11 +10,11 @@ import (
 // By Proposition 1, the optimal probabilities are p_i = min(λ|g_i|, 1): the algorithms of section 2.2 have to
 // find λ. All of it is computed in float64, where the square of a float32 is exact.
 
-// ClosedForm returns the λ of Algorithm 2: its probabilities have the least sum of all with Σ g_i²/p_i ≤ (1+eps) Σ g_i² (6),
-// which is an equality for them. It is 0 if g is 0 everywhere. g is finite, eps > 0.
+// ClosedForm returns the λ of Algorithm 2: its probabilities have the least sum of all with Σ g_i²/p_i ≤ (1+eps) Σ g_i²
+// (6), which is an equality for them. It is 0 if g is 0 everywhere. g is finite, eps > 0.
 //
-// Time: O(d), and sorting few of the magnitudes: only magnitudes that share their upper 12 bits with the smallest one that is
-// sure to be sent. The paper sorts them all.
+// Time: O(d), and sorting few of the magnitudes: only magnitudes that share their upper 12 bits with the smallest one
+// that is sure to be sent. The paper sorts them all.
 func ClosedForm(g []float32, eps float64) (lambda float64) {
 	if len(g) < binCount {
 		sorted, squares := make([]float64, 0, len(g)), 0.0
@@ -60,8 +60,8 @@ func ClosedForm(g []float32, eps float64) (lambda float64) {
 // and values must be in order only where it changes.
 func enough(next, rest, squares, budget float64) bool { return next*rest <= budget+squares }
 
-// within returns λ where the smallest k with enough lies among values, or at their end; rest and squares are the sums over all
-// smaller magnitudes. It sorts values.
+// within returns λ where the smallest k with enough lies among values, or at their end; rest and squares are the sums
+// over all smaller magnitudes. It sorts values.
 func within(values []float64, rest, squares, budget float64) (lambda float64) {
 	if rest > 0 {
 		lambda = rest / (budget + squares)
@@ -78,9 +78,9 @@ func within(values []float64, rest, squares, budget float64) (lambda float64) {
 	return lambda
 }
 
-// Greedy returns the λ of Algorithm 3: the mean of its probabilities is kappa, or less where iterations do not suffice to make
-// up for probabilities that would be greater than 1. The paper's experiments have 2 iterations. It is 0 if g is 0
-// everywhere. 0 < kappa <= 1.
+// Greedy returns the λ of Algorithm 3: the mean of its probabilities is kappa, or less where iterations do not suffice
+// to make up for probabilities that would be greater than 1. The paper's experiments have 2 iterations. It is 0 if g is
+// 0 everywhere. 0 < kappa <= 1.
 //
 // Time: O(d) for each iteration and one more.
 func Greedy(g []float32, kappa float64, iterations int) (lambda float64) {

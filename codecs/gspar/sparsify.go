@@ -45,7 +45,8 @@ func (m method) unit(g []float32) float32 {
 	if lambda == 0 {
 		return 0
 	}
-	// A λ that is too small for a float32's inverse becomes the least that is not: more values are sent, with less variance.
+	// A λ that is too small for a float32's inverse becomes the least that is not: more values are sent, with less
+	// variance.
 	return float32(min(1/lambda, math.MaxFloat32))
 }
 

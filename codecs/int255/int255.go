@@ -1,7 +1,7 @@
-// Package int255 is "8-bit int", a baseline of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]): 8-bit quantization with 255
-// distinct values, [-127, 127], -128 left unused, in units of the largest magnitude over 127. It is int8 of package block,
-// kernels and wire, at the length of block that 3lc has by default, so that the two compare; the paper's scale is
-// that of a whole tensor, as here for one of at most that many values.
+// Package int255 is "8-bit int", a baseline of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]): 8-bit quantization
+// with 255 distinct values, [-127, 127], -128 left unused, in units of the largest magnitude over 127. It is int8 of
+// package block, kernels and wire, at the length of block that 3lc has by default, so that the two compare; the paper's
+// scale is that of a whole tensor, as here for one of at most that many values.
 //
 // # State, wire and unsuited blocks
 //

@@ -8,9 +8,9 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/huffman"
 )
 
-// Adaptive cuts an integer into m equal intervals, m = 2, 4, 8 or 16, writes each delta in as many of them as it needs, and
-// before it a prefix with their number, either in log2 m bits or in Huffman's code of the frequencies of these numbers
-// (SKCompress, section 5.2). Of the eight ways, each array takes the one that costs the least.
+// Adaptive cuts an integer into m equal intervals, m = 2, 4, 8 or 16, writes each delta in as many of them as it needs,
+// and before it a prefix with their number, either in log2 m bits or in Huffman's code of the frequencies of these
+// numbers (SKCompress, section 5.2). Of the eight ways, each array takes the one that costs the least.
 //
 // Wire:
 //
@@ -58,7 +58,8 @@ func (w way) counts(occur *[65]uint32) (of [16]uint32) {
 	return of
 }
 
-// occurrences counts the deltas of each length in bits, which is one more than the paper's k, except that 0 has length 0.
+// occurrences counts the deltas of each length in bits, which is one more than the paper's k, except that 0 has
+// length 0.
 func occurrences(keys []uint64) (occur [65]uint32) {
 	last := uint64(0)
 	for _, k := range keys {

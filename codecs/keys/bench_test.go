@@ -11,9 +11,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Benchmark measures the element codecs, and package lossless beside them, on uint32 keys: one integer in so many, drawn
-// at random, and gaps of every magnitude. It reports bits a key, how many times the bound that is, and speed against a
-// copy.
+// Benchmark measures the element codecs, and package lossless beside them, on uint32 keys: one integer in so many,
+// drawn at random, and gaps of every magnitude. It reports bits a key, how many times the bound that is, and speed
+// against a copy.
 func Benchmark(b *testing.B) {
 	general, err := lossless.New(lossless.Config{})
 	if err != nil {

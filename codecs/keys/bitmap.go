@@ -11,9 +11,9 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/huffman"
 )
 
-// Bitmap is for keys that lie close together. It has a bit for each integer between the first key and the last, set if the
-// integer is a key, in bytes of eight bits and Huffman's code of their frequencies; where nearly all integers are keys, it lists
-// the others. Keys that take more bytes so are written as by Rice.
+// Bitmap is for keys that lie close together. It has a bit for each integer between the first key and the last, set if
+// the integer is a key, in bytes of eight bits and Huffman's code of their frequencies; where nearly all integers are
+// keys, it lists the others. Keys that take more bytes so are written as by Rice.
 //
 // Wire:
 //

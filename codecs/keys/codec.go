@@ -15,7 +15,8 @@ func New(c Coding) codecs.Codec {
 	return &codec{Coding: c, pool: sync.Pool{New: func() any { return new([]uint64) }}}
 }
 
-// Parse returns the Coding of a text: delta-binary, adaptive-prefix, bit-grain(l=3), rice, bitmap. The error wraps codecs.ErrText.
+// Parse returns the Coding of a text: delta-binary, adaptive-prefix, bit-grain(l=3), rice, bitmap. The error wraps
+// codecs.ErrText.
 func Parse(a *codecs.Args) (Coding, error) {
 	var c Coding
 	switch a.Name {

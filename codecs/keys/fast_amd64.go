@@ -7,8 +7,8 @@ import "github.com/gradproxy/gradproxy/tensor/simd"
 // tile is how many gaps the kernels take at a time.
 const tile = 16
 
-// tiles returns how many gaps of keys are left to the kernels, at a tier of which there are some, or 0: they take keys below
-// 2^31.
+// tiles returns how many gaps of keys are left to the kernels, at a tier of which there are some, or 0: they take keys
+// below 2^31.
 func tiles(keys []uint32) (n int, tier simd.Tier) {
 	tier = simd.Use()
 	if len(keys) <= tile || tier < simd.AVX2 || int32(keys[0]) < 0 || int32(keys[len(keys)-1]) < 0 {
@@ -19,8 +19,8 @@ func tiles(keys []uint32) (n int, tier simd.Tier) {
 
 // quotientTiles is quotients of the gaps between the first n+1 keys.
 //
-// Without riceQuotients topk without feedback encodes at 0.84 (AVX-512) and 0.95 (AVX2) of its speed, topk(threshold=sampled) at 0.97 and 0.92;
-// without riceThirds at 0.80 and 0.89, and at 0.84 and 0.86.
+// Without riceQuotients topk without feedback encodes at 0.84 (AVX-512) and 0.95 (AVX2) of its speed,
+// topk(threshold=sampled) at 0.97 and 0.92; without riceThirds at 0.80 and 0.89, and at 0.84 and 0.86.
 func quotientTiles(d divisor, keys []uint32) (sum uint64, n int) {
 	n, tier := tiles(keys)
 	if n == 0 || d.j > 31 {
@@ -38,10 +38,12 @@ func quotientTiles(d divisor, keys []uint32) (sum uint64, n int) {
 	return uint64(riceQuotientsAVX512(&keys[0], n, j)), n
 }
 
-// writeTiles is write for the gaps between the first n+1 keys, after which may come one that it does not write; or not ok.
+// writeTiles is write for the gaps between the first n+1 keys, after which may come one that it does not write; or not
+// ok.
 //
-// Without riceCodes topk without feedback encodes at 0.82 (AVX-512) and 0.87 (AVX2) of its speed. Without riceThirdsCodes topk with feedback, some of whose
-// divisors are of thirds, encodes at 0.93 and 0.92 (Zen 5), and topk(k=0.0075) at 0.84 and 0.88.
+// Without riceCodes topk without feedback encodes at 0.82 (AVX-512) and 0.87 (AVX2) of its speed. Without
+// riceThirdsCodes topk with feedback, some of whose divisors are of thirds, encodes at 0.93 and 0.92 (Zen 5), and
+// topk(k=0.0075) at 0.84 and 0.88.
 func writeTiles(d divisor, buf []byte, at uint, keys []uint32) (end uint, n int, ok bool) {
 	n, tier := tiles(keys)
 	if n == 0 || d.j > 31 {

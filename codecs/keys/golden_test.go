@@ -14,8 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A vector is a file of testdata with the parts keys and bytes. With a dtype, the keys are the elements of a block for the element
-// codec; without, they are given to the Coding itself. Of a corrupt encoding there are only bytes, and n.
+// A vector is a file of testdata with the parts keys and bytes. With a dtype, the keys are the elements of a block for
+// the element codec; without, they are given to the Coding itself. Of a corrupt encoding there are only bytes, and n.
 type vector struct {
 	header map[string]string
 	keys   []uint64

@@ -5,9 +5,9 @@
 // which methods for sparse gradients use for their positions, and a lossless codec of integer elements ([New]):
 // delta-binary, adaptive-prefix, bit-grain, rice and bitmap.
 //
-// Deviations from the papers: keys have 64 bits, where the papers have 32; where an array needs more than 32, grains and
-// intervals are twice as wide, and arrays say so. FastSGD's M is the length of the largest delta in binary, since its
-// ⌈log2(maxDelta)⌉ is one less, and too few, where that is a power of two.
+// Deviations from the papers: keys have 64 bits, where the papers have 32; where an array needs more than 32, grains
+// and intervals are twice as wide, and arrays say so. FastSGD's M is the length of the largest delta in binary, since
+// its ⌈log2(maxDelta)⌉ is one less, and too few, where that is a power of two.
 //
 // # State
 //
@@ -25,17 +25,17 @@
 //
 // # Bounds
 //
-// n keys below N that are drawn at random cost at least n·H(p)/p bits, where p = n/N and H is the binary entropy;
-// the best coding takes at most 1.02 times that: Rice for p up to 0.3, Bitmap for others. (Rice takes
-// 1.04 times that about p = 0.38, and never less than a bit a key, which is too much from p = 0.6 on.) An array has its
-// first key and a few bytes besides, and a Bitmap's table some 150, which matter where keys, or the integers that are no keys,
-// are few. Any n keys take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes; a Bitmap, where
+// n keys below N that are drawn at random cost at least n·H(p)/p bits, where p = n/N and H is the binary entropy; the
+// best coding takes at most 1.02 times that: Rice for p up to 0.3, Bitmap for others. (Rice takes 1.04 times that about
+// p = 0.38, and never less than a bit a key, which is too much from p = 0.6 on.) An array has its first key and a few
+// bytes besides, and a Bitmap's table some 150, which matter where keys, or the integers that are no keys, are few. Any
+// n keys take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes; a Bitmap, where
 // it may be shorter, 3 to 8 times Rice's. Memory: one number an element while an element codec runs, two with Bitmap.
 //
 // # Unsuited
 //
-// Elements that do not ascend strictly, negative ones, types other than int32, uint32, int64 and uint64, and blocks that
-// would not get shorter.
+// Elements that do not ascend strictly, negative ones, types other than int32, uint32, int64 and uint64, and blocks
+// that would not get shorter.
 //
 // [Jiang et al.]: https://doi.org/10.1007/s00778-019-00596-3
 // [Yang et al.]: https://arxiv.org/abs/2112.04291v1
@@ -54,9 +54,9 @@ type Coding interface {
 	// Append appends the encoding of keys to dst. It neither modifies nor retains keys, and panics if they do not
 	// ascend strictly: see [Ascending].
 	Append(dst []byte, keys []uint64) []byte
-	// Decode sets keys from the encoding of strictly ascending keys with which src begins, and returns the length of that
-	// encoding, or an error that wraps codecs.ErrCorrupt. Any src is safe: Decode allocates at most as many bytes as
-	// keys has, and some KiB.
+	// Decode sets keys from the encoding of strictly ascending keys with which src begins, and returns the length of
+	// that encoding, or an error that wraps codecs.ErrCorrupt. Any src is safe: Decode allocates at most as many bytes
+	// as keys has, and some KiB.
 	Decode(keys []uint64, src []byte) (used int, err error)
 	// MaxLen returns the maximum of bytes that n keys can take.
 	MaxLen(n int) int

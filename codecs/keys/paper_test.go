@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// FastSGD, Figure 3: with a largest delta of 232, so that M is 8, key 578's delta of 3 is 0011: flag 00 and 11 in two bits.
+// FastSGD, Figure 3: with a largest delta of 232, so that M is 8, key 578's delta of 3 is 0011: flag 00 and 11 in two
+// bits.
 func TestFastSGDFigure3(t *testing.T) {
 	keys := []uint64{232, 400, 575, 578}
 	b := BitGrain{}.Append(nil, keys)
@@ -68,9 +69,9 @@ func withIntervals(intervals ...int) (keys []uint64) {
 	return keys
 }
 
-// SKCompress, Figure 9: eight deltas, m = 8. In 14 intervals (56 bits) prefixes of one length take 24 bits, and Huffman's
-// take no more than 14, as one bit an interval would. Huffman's code takes 14 bits itself for frequencies of 4, 2, 1 and 1;
-// no eight deltas with these have 14 intervals.
+// SKCompress, Figure 9: eight deltas, m = 8. In 14 intervals (56 bits) prefixes of one length take 24 bits, and
+// Huffman's take no more than 14, as one bit an interval would. Huffman's code takes 14 bits itself for frequencies of
+// 4, 2, 1 and 1; no eight deltas with these have 14 intervals.
 func TestSKCompressFigure9(t *testing.T) {
 	fixed, coded := way{log2m: 3}, way{log2m: 3, huffman: true}
 	for _, figure := range []struct {
@@ -205,8 +206,8 @@ func TestRiceChoosesTheCheapest(t *testing.T) {
 	}
 }
 
-// bernoulliBits returns the entropy of a key, in bits, where n of the first size integers are keys, each as likely as the
-// others: H(n/size)·size/n. 0 < n <= size.
+// bernoulliBits returns the entropy of a key, in bits, where n of the first size integers are keys, each as likely as
+// the others: H(n/size)·size/n. 0 < n <= size.
 func bernoulliBits(n int, size uint64) float64 {
 	p := float64(n) / float64(size)
 	if p >= 1 {

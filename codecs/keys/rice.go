@@ -9,10 +9,10 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/bitio"
 )
 
-// Rice writes how many integers are between a key and the one before in the code that suits keys drawn at random: divided
-// by a number, the quotient in unary and the remainder in binary. The divisor is a power of two, as in the codes of [Rice
-// and Plaunt], or three times one, chosen for each array by its cost; the divisors between, which [Golomb]'s codes have
-// as well, would gain 0.6 % at most.
+// Rice writes how many integers are between a key and the one before in the code that suits keys drawn at random:
+// divided by a number, the quotient in unary and the remainder in binary. The divisor is a power of two, as in the
+// codes of [Rice and Plaunt], or three times one, chosen for each array by its cost; the divisors between, which
+// [Golomb]'s codes have as well, would gain 0.6 % at most.
 //
 // Wire:
 //
@@ -47,8 +47,8 @@ func (d divisor) value() (v uint64, ok bool) {
 	return 1 << d.j, true
 }
 
-// quotients adds up the quotients of the gaps of keys, and, for thirds, the second bits of remainders: all bits except the ones
-// that each gap has. The sum is at most the sum of all gaps.
+// quotients adds up the quotients of the gaps of keys, and, for thirds, the second bits of remainders: all bits except
+// the ones that each gap has. The sum is at most the sum of all gaps.
 func quotients[K key](d divisor, keys []K) (sum uint64) {
 	if d.thirds {
 		for i := 1; i < len(keys); i++ {
@@ -73,7 +73,8 @@ func bitsOf[G gaps](d divisor, keys G) uint64 {
 	return sum | -carry
 }
 
-// choose returns the power of two of least cost, or, if that is less, three quarters or one and a half of it, and that cost.
+// choose returns the power of two of least cost, or, if that is less, three quarters or one and a half of it, and that
+// cost.
 func choose[G gaps](keys G) (best divisor, lowest uint64) {
 	if keys.count() < 2 {
 		return divisor{}, 0
@@ -215,8 +216,8 @@ func decodeRice[K key](keys []K, src []byte) (used int, err error) {
 	return head + used, nil
 }
 
-// readShort sets keys after the first from the gaps at bit at of src, up to a gap that has a long code or gives no key, or is
-// near the end of src. It returns the number of keys, and the end of the last gap's bits.
+// readShort sets keys after the first from the gaps at bit at of src, up to a gap that has a long code or gives no key,
+// or is near the end of src. It returns the number of keys, and the end of the last gap's bits.
 func readShort[K key](d divisor, keys []K, src []byte, at uint) (n int, end uint) {
 	const limit = bitio.PeekMax
 	if d.j > limit-3 || len(src) < 8 {

@@ -21,8 +21,8 @@
 // # Bounds
 //
 // Size: bits of each value, and 2 bytes a block. Error: |x|/√2 < |y| < √2·|x|, but y = 0 where |x| is below
-// 2^(top+2-2^(bits-1))/√2, and |y| = 2^127 for all |x| above. For elements of 16 bits, y is rounded to their type. Time:
-// O(n), two passes. Memory: none that grows with n.
+// 2^(top+2-2^(bits-1))/√2, and |y| = 2^127 for all |x| above. For elements of 16 bits, y is rounded to their type.
+// Time: O(n), two passes. Memory: none that grows with n.
 //
 // # Unsuited
 //
@@ -48,8 +48,8 @@ const (
 type Config struct {
 	// Bits of a value, its sign included, 2 to 8: there are 2^(Bits-1)-1 powers of two. 0 is 5.
 	Bits int
-	// Block is the number of values that share a range of exponents, at most 1<<24. 0 is 65,536. A tensor is given to an Encoder in
-	// parts of that many float32 (so a block of 64-bit elements has half as many values).
+	// Block is the number of values that share a range of exponents, at most 1<<24. 0 is 65,536. A tensor is given to
+	// an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
 	Block int
 }
 

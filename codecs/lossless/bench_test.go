@@ -18,8 +18,8 @@ type input struct {
 	data  []byte
 }
 
-// inputs are recorded vectors of gradients as they are, rounded to bfloat16, and so rounded but kept in float32 (as mixed
-// precision does); keys; and bytes that do not compress.
+// inputs are recorded vectors of gradients as they are, rounded to bfloat16, and so rounded but kept in float32 (as
+// mixed precision does); keys; and bytes that do not compress.
 func inputs() []input {
 	var all []input
 	for _, r := range gradients.All() {
@@ -86,8 +86,8 @@ func BenchmarkCopy(b *testing.B) {
 	}
 }
 
-// BenchmarkAgainstCopy codes 256 MiB (with -short 16 MiB) of a recorded dense gradient block by block, and reports how many
-// times as fast as a copy that is.
+// BenchmarkAgainstCopy codes 256 MiB (with -short 16 MiB) of a recorded dense gradient block by block, and reports how
+// many times as fast as a copy that is.
 func BenchmarkAgainstCopy(b *testing.B) {
 	size := 256 << 20
 	if testing.Short() {

@@ -62,8 +62,8 @@ func (s *scratch) plan(chunk []byte, d tensor.DType) (p plan, ok bool) {
 	return p, s.choose(&p) || p.form&formSparse != 0
 }
 
-// zerosWorth is 1 over the part of elements that must be zero for their map to pay: a bit for each element against the cost
-// of a zero in the planes.
+// zerosWorth is 1 over the part of elements that must be zero for their map to pay: a bit for each element against the
+// cost of a zero in the planes.
 const zerosWorth = 16
 
 // choose sets how each plane is coded, and reports whether any is.

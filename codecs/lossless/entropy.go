@@ -26,8 +26,8 @@ const (
 	worthBits = 7.9 // a plane of more bits a byte is not coded
 	fastBits  = 4.5 // at level Fast
 
-	// A plane has as many bits a byte at least as its most frequent byte value, and that of one in so many has more than
-	// fastBits.
+	// A plane has as many bits a byte at least as its most frequent byte value, and that of one in so many has more
+	// than fastBits.
 	fastRarity = 23
 	treeBytes  = 24 // the cost of a Huffman tree and its header, about
 

@@ -6,7 +6,8 @@ import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // Each function below is the function of its name, by a kernel, for the first n elements.
 
-// Without this kernel lossless encodes float32 at 0.83 (AVX-512) and 0.84 (AVX2) of its speed, lossless(level=fast) at 0.47 and 0.61.
+// Without this kernel lossless encodes float32 at 0.83 (AVX-512) and 0.84 (AVX2) of its speed, lossless(level=fast) at
+// 0.47 and 0.61.
 func splitFloat32Tiles(low, m, e, src []byte) (n int) {
 	tier := simd.Use()
 	if n = tiles32(len(e), tier); n == 0 {
@@ -21,7 +22,8 @@ func splitFloat32Tiles(low, m, e, src []byte) (n int) {
 	return n
 }
 
-// Without this kernel lossless decodes float32 at 0.59 (AVX-512) and 0.77 (AVX2) of its speed, lossless(level=fast) at 0.52 and 0.43.
+// Without this kernel lossless decodes float32 at 0.59 (AVX-512) and 0.77 (AVX2) of its speed, lossless(level=fast) at
+// 0.52 and 0.43.
 func joinFloat32Tiles(dst, low, m, e []byte) (n int) {
 	tier := simd.Use()
 	if n = tiles32(len(e), tier); n == 0 {
@@ -47,7 +49,8 @@ func tiles32(n int, tier simd.Tier) int {
 	return n &^ 31
 }
 
-// Without this kernel lossless encodes bfloat16 at 0.85 (AVX-512) and 0.96 (AVX2) of its speed, lossless(level=fast) at 0.31 and 0.50.
+// Without this kernel lossless encodes bfloat16 at 0.85 (AVX-512) and 0.96 (AVX2) of its speed, lossless(level=fast) at
+// 0.31 and 0.50.
 func splitFloat16Tiles(m, e, src []byte) (n int) {
 	tier := simd.Use()
 	if n = len(e) &^ 31; n == 0 || tier < simd.AVX2 {
@@ -62,7 +65,8 @@ func splitFloat16Tiles(m, e, src []byte) (n int) {
 	return n
 }
 
-// Without this kernel lossless decodes bfloat16 at 0.63 (AVX-512) and 0.83 (AVX2) of its speed, lossless(level=fast) at 0.57 with either.
+// Without this kernel lossless decodes bfloat16 at 0.63 (AVX-512) and 0.83 (AVX2) of its speed, lossless(level=fast) at
+// 0.57 with either.
 func joinFloat16Tiles(dst, m, e []byte) (n int) {
 	tier := simd.Use()
 	if n = len(e) &^ 31; n == 0 || tier < simd.AVX2 {
@@ -77,9 +81,11 @@ func joinFloat16Tiles(dst, m, e []byte) (n int) {
 	return n
 }
 
-// packTiles packs the first n bytes of p, at most tilePiece of them, into four bits each, and sets their bits in escapes.
+// packTiles packs the first n bytes of p, at most tilePiece of them, into four bits each, and sets their bits in
+// escapes.
 //
-// Without this kernel lossless(level=fast) encodes float32 at 0.73 (AVX-512) and 0.59 (AVX2) of its speed, bfloat16 at 0.44 and 0.45.
+// Without this kernel lossless(level=fast) encodes float32 at 0.73 (AVX-512) and 0.59 (AVX2) of its speed, bfloat16 at
+// 0.44 and 0.45.
 func packTiles(dst, escapes, p []byte, base byte) (n int) {
 	tier := simd.Use()
 	if n = len(p) &^ 63; n == 0 || tier < simd.AVX2 {
@@ -96,7 +102,8 @@ func packTiles(dst, escapes, p []byte, base byte) (n int) {
 
 // unpackTiles reverses packTiles, but for the escapes themselves.
 //
-// Without this kernel lossless(level=fast) decodes float32 at 0.59 (AVX-512) and 0.67 (AVX2) of its speed, bfloat16 at 0.36 and 0.45.
+// Without this kernel lossless(level=fast) decodes float32 at 0.59 (AVX-512) and 0.67 (AVX2) of its speed, bfloat16 at
+// 0.36 and 0.45.
 func unpackTiles(dst, escapes, src []byte, base byte) (n int) {
 	tier := simd.Use()
 	if n = len(dst) &^ 63; n == 0 || tier < simd.AVX2 {

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Exponents in four bits: the exponents of dense gradients and weights spread over few values, so that nearly all are one of
-// fifteen neighbours, and the others can stand aside. Eight bytes are coded at once.
+// Exponents in four bits: the exponents of dense gradients and weights spread over few values, so that nearly all are
+// one of fifteen neighbours, and the others can stand aside. Eight bytes are coded at once.
 
 const (
 	ones  = 0x0101010101010101
@@ -20,15 +20,16 @@ const (
 	escapePart = 8 // at most one in so many elements is an escape
 )
 
-// window returns the first of the escape neighbouring byte values of plane p that are most frequent in the sample, and their
-// number there.
+// window returns the first of the escape neighbouring byte values of plane p that are most frequent in the sample, and
+// their number there.
 func (s *sample) window(p int) (base, inside int) {
 	c := &s.count[p]
 	sum := 0
 	for v := range escape {
 		sum += int(c[v])
 	}
-	// The window's number stands below its count, the first window's as the largest number: the maximum takes no branch.
+	// The window's number stands below its count, the first window's as the largest number: the maximum takes no
+	// branch.
 	best := sum<<8 | maxBase
 	for v := 1; v <= maxBase; v++ {
 		sum += int(c[v+escape-1]) - int(c[v-1])
@@ -100,8 +101,8 @@ func appendFourBitsTiles(dst, out, p []byte, base byte, limit int) (_ []byte, n 
 	return dst, n
 }
 
-// fourBits returns, for each byte of x, its difference to the byte of b if that is under escape, else escape, and the high
-// bit of each byte that escapes.
+// fourBits returns, for each byte of x, its difference to the byte of b if that is under escape, else escape, and the
+// high bit of each byte that escapes.
 func fourBits(x, b uint64) (v, e uint64) {
 	d := (x | highs - b&^highs) ^ (x^^b)&highs // byte by byte, no borrow between them
 	e = (d&^highs + (0x80-escape)*ones | d) & highs

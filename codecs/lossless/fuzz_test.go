@@ -14,8 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// FuzzDecode: any bytes are an encoding or ErrCorrupt, for a block of any length. An encoding sets all of the block, the same
-// with every kernel, and nothing beside it is ever set.
+// FuzzDecode: any bytes are an encoding or ErrCorrupt, for a block of any length. An encoding sets all of the block,
+// the same with every kernel, and nothing beside it is ever set.
 func FuzzDecode(f *testing.F) {
 	c := mustNew(f, Config{})
 	for _, k := range codectest.Kinds() {

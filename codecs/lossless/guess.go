@@ -24,6 +24,6 @@ func (s *scratch) guess(chunk []byte) form {
 	return best
 }
 
-// guessMargin is the number of bits for each byte by which a form must be better than one before it in the list: samples are
-// small.
+// guessMargin is the number of bits for each byte by which a form must be better than one before it in the list:
+// samples are small.
 const guessMargin = 0.05

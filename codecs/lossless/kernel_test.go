@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// FuzzTwins compares each kernel with its twin in Go, at any alignment, and looks that it writes nothing beyond its planes.
+// FuzzTwins compares each kernel with its twin in Go, at any alignment, and looks that it writes nothing beyond its
+// planes.
 func FuzzTwins(f *testing.F) {
 	for n := range uint64(10) {
 		f.Add(asmtest.Awkward(int(40*n), n, true), byte(7*n), byte(20*n))
@@ -87,8 +88,8 @@ func checkFourBits(t *testing.T, p []byte, base byte) {
 	})
 }
 
-// guarded returns n bytes at another alignment for each shift, and a function that tells whether bytes beside them have been
-// written.
+// guarded returns n bytes at another alignment for each shift, and a function that tells whether bytes beside them have
+// been written.
 func guarded(n int, shift byte) (b []byte, check func(t *testing.T)) {
 	const guard = 0x5aa55aa55aa55aa5
 	s := int(shift % 64)

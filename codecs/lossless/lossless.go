@@ -29,16 +29,16 @@
 //	   only, until all are counted
 //
 // Elements that are left are cut into groups of eight; planes hold the groups, rest the elements and bytes that make no
-// whole group. A float first exchanges its parts: of float64, the upper four bits move below the eight bits after
-// them; of the other floats, the sign does. Then elements are halved: every two 64-bit words x, y of 2h-bit
-// lanes give one word of the plane of lower halves and one of the plane of upper halves, where the mask m has the lower halves,
+// whole group. A float first exchanges its parts: of float64, the upper four bits move below the eight bits after them;
+// of the other floats, the sign does. Then elements are halved: every two 64-bit words x, y of 2h-bit lanes give one
+// word of the plane of lower halves and one of the plane of upper halves, where the mask m has the lower halves,
 //
 //	low  = x & m | (y & m) << h
 //	high = (x >> h) & m | y &^ m
 //
 // and each plane is halved again, until its lanes are bytes; the plane of a float32's lower halves only in form 8. So
-// all planes have one byte an element but the first of form 7, which has two. They are in order from the lowest: a
-// byte in which bit i is 1 if plane i is coded, then the planes that are not, as they are, then the coded ones: a byte and
+// all planes have one byte an element but the first of form 7, which has two. They are in order from the lowest: a byte
+// in which bit i is 1 if plane i is coded, then the planes that are not, as they are, then the coded ones: a byte and
 //
 //	0  the plane as it is
 //	1  a byte, which it repeats
@@ -50,8 +50,8 @@
 //
 // # Bounds
 //
-// An encoding is at least 1/64 shorter than its block, or Append answers ErrUnsuited; so nothing ever grows. Memory is a
-// few chunks for each Append or Decode that runs, and none between. Dense gradients and weights have about 3 bits of
+// An encoding is at least 1/64 shorter than its block, or Append answers ErrUnsuited; so nothing ever grows. Memory is
+// a few chunks for each Append or Decode that runs, and none between. Dense gradients and weights have about 3 bits of
 // exponent a value and random mantissas, which leaves 1.18 to 1.20 on float32 and 1.43 to 1.50 on bfloat16 to any
 // method that takes values one by one; zeros, and mantissas that are not random, give more.
 //
@@ -106,7 +106,8 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(c)
 }
 
-// blockBytes is the size of the blocks that a codec asks for: one chunk, so that the first is under way while the others arrive.
+// blockBytes is the size of the blocks that a codec asks for: one chunk, so that the first is under way while the
+// others arrive.
 const blockBytes = chunkBytes
 
 type codec struct {

@@ -91,7 +91,8 @@ func TestChunksOfAllForms(t *testing.T) {
 	})
 }
 
-// TestRatiosOfRecordedGradients has bars for four recorded vectors: the order-0 entropy of their exponents, and the savings of zeros and dead planes.
+// TestRatiosOfRecordedGradients has bars for four recorded vectors: the order-0 entropy of their exponents, and the
+// savings of zeros and dead planes.
 func TestRatiosOfRecordedGradients(t *testing.T) {
 	minimum := map[string][2]float64{ // balanced, fast
 		"cnn/float32": {1.17, 1.13}, "cnn/bfloat16": {1.43, 1.32},

@@ -4,8 +4,8 @@ import "encoding/binary"
 
 // The functions of this file split elements into planes and join them again, 64 bits at a time. They all work on groups
 // of eight elements: lengths are multiples of it, and inside a group the order is as "halve" of the package comment
-// makes it. Each is bounded by its plane e (or lo); the other slices must be at least as long as that needs. The functions for
-// floats begin with the n elements that a kernel has done.
+// makes it. Each is bounded by its plane e (or lo); the other slices must be at least as long as that needs. The
+// functions for floats begin with the n elements that a kernel has done.
 
 const (
 	bytes16 = 0x00ff00ff00ff00ff // the lower bytes of 16-bit lanes

@@ -32,7 +32,8 @@ func plainExchange(src []byte, w int) []byte {
 	return dst
 }
 
-// plainHalve takes lanes of 2h bits apart bit by bit: of two words, lane i of x gives lane 2i, and lane i of y lane 2i+1.
+// plainHalve takes lanes of 2h bits apart bit by bit: of two words, lane i of x gives lane 2i, and lane i of y lane
+// 2i+1.
 func plainHalve(src []byte, h int) (lo, hi []byte) {
 	for ; len(src) > 0; src = src[16:] {
 		var out [2][8]byte

@@ -6,8 +6,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/entropy"
 )
 
-// A sample estimates the cost of each plane of some elements, from a few of them: it must be cheap where nothing is to be
-// gained. Its figures decide how a chunk is coded, never whether it can be decoded.
+// A sample estimates the cost of each plane of some elements, from a few of them: it must be cheap where nothing is to
+// be gained. Its figures decide how a chunk is coded, never whether it can be decoded.
 type sample struct {
 	count  [8][256]uint16 // how often each byte was seen in each plane
 	n      int            // elements seen
@@ -107,8 +107,8 @@ func (s *sample) run(f form, b []byte) {
 	s.zeros += zeros
 }
 
-// float16 counts the elements in b, of two bytes, and returns how many are zero. It takes two at once, whose exponents are often the same: counting
-// one would wait for the other.
+// float16 counts the elements in b, of two bytes, and returns how many are zero. It takes two at once, whose exponents
+// are often the same: counting one would wait for the other.
 func (s *sample) float16(b []byte) (zeros int) {
 	c := &s.count
 	i := 0

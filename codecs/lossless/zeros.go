@@ -18,7 +18,8 @@ const (
 // mapLen returns the bytes of the map of n elements, in whole words.
 func mapLen(n int) int { return (n + 63) / 64 * 8 }
 
-// mapZeros fills m, of mapLen bytes, from the elements in b, of width w, and returns the number of elements that are not zero.
+// mapZeros fills m, of mapLen bytes, from the elements in b, of width w, and returns the number of elements that are
+// not zero.
 func mapZeros(m, b []byte, w int) (left int) {
 	for i := 0; i < len(m); i += 8 {
 		run := b[8*i*w : min(len(b), 8*(i+8)*w)]
@@ -34,8 +35,8 @@ func mapZeros(m, b []byte, w int) (left int) {
 	return left
 }
 
-// notZero returns a bit for each of the 64 elements in b, 1 if it is not zero. It looks at a word of elements at once and
-// so collects a bit of every lane in that lane; shuffles then bring the lanes' bits in order.
+// notZero returns a bit for each of the 64 elements in b, 1 if it is not zero. It looks at a word of elements at once
+// and so collects a bit of every lane in that lane; shuffles then bring the lanes' bits in order.
 func notZero(b []byte, w int) (x uint64) {
 	high := uint64(math.MaxUint64) / (1<<(8*w-1)<<1 - 1) << (8*w - 1) // the highest bit of each lane
 	for ; len(b) >= 8; b = b[8:] {

@@ -10,8 +10,8 @@ var errSigns = errors.New("there are signs beyond the last value")
 // signsLen is the number of bytes that hold the signs of n values.
 func signsLen(n int) int { return (n + 7) / 8 }
 
-// split sets a bit of signs for each negative value of x and returns the means of the other values, and of minus the negative
-// ones. If a value is not finite, one of the means is not.
+// split sets a bit of signs for each negative value of x and returns the means of the other values, and of minus the
+// negative ones. If a value is not finite, one of the means is not.
 func split(signs []byte, x []float32) (high, low float32) {
 	// Eight sums each, so that none waits for another. Their order is fixed: every processor computes the same means.
 	var highs, lows [8]float64

@@ -23,8 +23,8 @@
 //
 // Size: 1 bit a value and 8 bytes a block, 31.97x of float32.
 // Error: ‖x-y‖² = ‖x‖² - h·high² - l·low² over a block with h values that are not negative and l that are, but for the
-// rounding of the means to float32: at most (1 - 1/max(h, l))·‖x‖², and of normal values (1 - 2/π)·‖x‖², 0.36. With feedback the
-// residual stops growing after hundreds of steps, and is then as large as the gradients of many steps.
+// rounding of the means to float32: at most (1 - 1/max(h, l))·‖x‖², and of normal values (1 - 2/π)·‖x‖², 0.36. With
+// feedback the residual stops growing after hundreds of steps, and is then as large as the gradients of many steps.
 // Time: O(n), one pass each way. Memory: none that grows with n.
 //
 // # Unsuited

@@ -50,7 +50,8 @@ func squared(x []float32) (sum float64) {
 }
 
 // 3LC, section 3.1, of 1-bit SGD: the values that are not negative, and the negative ones, are dequantized to their
-// averages, which minimizes the squared error: no other pair of values has less, and the averages have that of the package comment.
+// averages, which minimizes the squared error: no other pair of values has less, and the averages have that of the
+// package comment.
 func TestLeastSquaredError(t *testing.T) {
 	for _, k := range finite {
 		x := values(k, 3001, 1)

@@ -34,8 +34,8 @@ func readOmega(r *bitio.Reader, limit uint) uint {
 	return k
 }
 
-// eliasLen is the most bytes that n levels of at most s take: none has a gap, and all are the highest. A gap of k costs less
-// than k-1 levels more.
+// eliasLen is the most bytes that n levels of at most s take: none has a gap, and all are the highest. A gap of k costs
+// less than k-1 levels more.
 func eliasLen(n, s int) int {
 	_, highest := omega(uint(s))
 	return (1 + n*(2+int(highest)) + 7) / 8

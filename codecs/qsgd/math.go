@@ -45,7 +45,8 @@ func quantize(level []int8, v []float32, norm float32, s int, r *rng.Source) {
 	}
 }
 
-// round rounds x, -s to s, to the next whole number towards 0 or, with the probability that makes the mean x, the one beyond.
+// round rounds x, -s to s, to the next whole number towards 0 or, with the probability that makes the mean x, the one
+// beyond.
 func round(x float64, u uint32, s int) int8 {
 	b := math.Float64bits(x)
 	l := min(int(math.Float64frombits(b&^(1<<63))+float64(u)*0x1p-32), s)

@@ -1,16 +1,16 @@
-// Package qsgd is QSGD ([Alistarh et al.]): a value is rounded at random to one of the two levels that it lies between, of 2s+1
-// levels from minus the norm of its block to the norm, such that it is delivered as itself on average.
+// Package qsgd is QSGD ([Alistarh et al.]): a value is rounded at random to one of the two levels that it lies between,
+// of 2s+1 levels from minus the norm of its block to the norm, such that it is delivered as itself on average.
 //
-// With v the block's n values, |v| its norm, and l the whole number with l <= s·|vᵢ|/|v| < l+1, value i is sent as its sign and l+1
-// with probability s·|vᵢ|/|v| - l, and else l; it is delivered as its sign times |v| times the sent number over s. With b bits,
-// s = 2^(b-1) - 1: 1, 7 or 127. With the Euclidean norm, which is the paper's, most values of a long block are rounded to
-// 0 or 1; with the largest magnitude instead, errors are smaller and zeros fewer.
+// With v the block's n values, |v| its norm, and l the whole number with l <= s·|vᵢ|/|v| < l+1, value i is sent as its
+// sign and l+1 with probability s·|vᵢ|/|v| - l, and else l; it is delivered as its sign times |v| times the sent number
+// over s. With b bits, s = 2^(b-1) - 1: 1, 7 or 127. With the Euclidean norm, which is the paper's, most values of a
+// long block are rounded to 0 or 1; with the largest magnitude instead, errors are smaller and zeros fewer.
 //
 // It is an unbiased method, used without error feedback (codecs.Traits): where s is small its error is
 // larger than the value, so that residuals grow without bound: of 2 bits, and of 4 by the Euclidean norm.
 //
-// Deviations: fixed bits by default, for speed, and the paper's Elias coding as a parameter, with a gap more, to the end
-// of the block, instead of a count.
+// Deviations: fixed bits by default, for speed, and the paper's Elias coding as a parameter, with a gap more, to the
+// end of the block, instead of a count.
 //
 // # State
 //
@@ -30,15 +30,16 @@
 //	        the block) in Elias' omega code, a bit that is 1 if it is negative, and its magnitude in omega code; then how
 //	        many places the block's end is after the last. Bits are written from the highest of a byte on; the rest of the last is 0
 //
-// The omega code of 1 is 0; that of k > 1 is the one of how many binary digits k has, less one, without its last bit, and then k's digits
-// and 0. A value is its level times norm/s, the quotient and the product rounded to float32.
+// The omega code of 1 is 0; that of k > 1 is the one of how many binary digits k has, less one, without its last bit,
+// and then k's digits and 0. A value is its level times norm/s, the quotient and the product rounded to float32.
 //
 // # Bounds
 //
-// Size: fixed, b bits a value and 4 bytes a block: 15.8x, 7.88x and 3.97x of float32 in blocks of 512. Elias, at most 1 + n·(2 +
-// omega(s)) bits a block, where omega is 1, 6 and 13 bits.
-// Error: E y = x; E‖x-y‖² is the sum of unit²·f·(1-f), where unit = norm/s and f is how far a value is above its lower level, so at
-// most min(n/s², √n/s)·‖x‖², and with the Euclidean norm E‖y‖₀ <= s·(s+√n). This is so where norm/s is not subnormal.
+// Size: fixed, b bits a value and 4 bytes a block: 15.8x, 7.88x and 3.97x of float32 in blocks of 512. Elias, at most
+// 1 + n·(2 + omega(s)) bits a block, where omega is 1, 6 and 13 bits.
+// Error: E y = x; E‖x-y‖² is the sum of unit²·f·(1-f), where unit = norm/s and f is how far a value is above its lower
+// level, so at most min(n/s², √n/s)·‖x‖², and with the Euclidean norm E‖y‖₀ <= s·(s+√n). This is so where norm/s is not
+// subnormal.
 // Time: O(n), two passes and the coding. Memory: a byte a value of a block, while it is coded.
 //
 // # Unsuited

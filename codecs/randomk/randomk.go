@@ -2,13 +2,13 @@
 // sparsification. Each position is as likely as any other, so no position travels: the other end draws the same ones,
 // from a number that does.
 //
-// Values are sent as they are, for package feedback to keep the others; or, unbiased, as x·n/count, so that x is delivered on
-// average. That is for use without feedback: with it, the residual would grow.
+// Values are sent as they are, for package feedback to keep the others; or, unbiased, as x·n/count, so that x is
+// delivered on average. That is for use without feedback: with it, the residual would grow.
 //
 // # State
 //
-// The number of encodings that an encoder has made, which chooses positions; every encoding can be decoded by itself. Encoders
-// implement codecs.Fused.
+// The number of encodings that an encoder has made, which chooses positions; every encoding can be decoded by itself.
+// Encoders implement codecs.Fused.
 //
 // # Wire
 //
@@ -31,8 +31,8 @@
 //
 // Size: 8 bytes a block and 32·k bits a value.
 // Error: E‖x-y‖² = (1-count/n)·‖x‖² for values as float32 and biased; unbiased, E[y] = x but for the rounding of sent
-// values, and E‖x-y‖² = (n/count-1)·‖x‖². As bfloat16 or float16, sent values are rounded besides; values beyond the type's
-// largest become that.
+// values, and E‖x-y‖² = (n/count-1)·‖x‖². As bfloat16 or float16, sent values are rounded besides; values beyond the
+// type's largest become that.
 // Time: O(n), both ends draw a number for every value. Memory: about 8·k·n bytes while it runs.
 //
 // # Unsuited

@@ -43,7 +43,8 @@ func (s *sample) choose(l lane, x, r []byte, known bool) form {
 	return best
 }
 
-// take copies evenly spaced runs of whole words, so that rows are seen as well as neighbours, and returns the bytes copied.
+// take copies evenly spaced runs of whole words, so that rows are seen as well as neighbours, and returns the bytes
+// copied.
 func (s *sample) take(x, r []byte) (n int) {
 	if len(x) <= sampleSize {
 		n = len(x) / 8 * 8
@@ -60,8 +61,8 @@ func (s *sample) take(x, r []byte) (n int) {
 	return n
 }
 
-// cost estimates the bits that a word of b, which it may change, takes when each byte of its elements is coded by itself:
-// the sum of the order-0 entropies of its planes.
+// cost estimates the bits that a word of b, which it may change, takes when each byte of its elements is coded by
+// itself: the sum of the order-0 entropies of its planes.
 func (s *sample) cost(l lane, b []byte) float64 {
 	if l.float != 0 {
 		l.align(b, b)

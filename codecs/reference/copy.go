@@ -30,15 +30,16 @@ type value struct {
 }
 
 // NewCopy returns a Copy of a block of size bytes, which holds nothing yet. It keeps so many earlier values besides the
-// latest one: 0 where a block is coded against the value before it in the same direction. For a reverse reference, the end
-// that sends a model may have sent another before the update arrives that was coded against the first: there keep must be the
-// number of models that can be under way, or the update is refused with ErrReference. The end that codes the update needs none.
+// latest one: 0 where a block is coded against the value before it in the same direction. For a reverse reference, the
+// end that sends a model may have sent another before the update arrives that was coded against the first: there keep
+// must be the number of models that can be under way, or the update is refused with ErrReference. The end that codes
+// the update needs none.
 func NewCopy(size, keep int) *Copy {
 	return &Copy{size: size, values: make([]value, 1+keep)}
 }
 
-// Set makes b the latest value. Coders set delivered values; the caller must do it, at both ends, with a block that travelled
-// exactly. It does not retain b and panics unless b has the block's size.
+// Set makes b the latest value. Coders set delivered values; the caller must do it, at both ends, with a block that
+// travelled exactly. It does not retain b and panics unless b has the block's size.
 func (c *Copy) Set(b []byte) {
 	if len(b) != c.size {
 		panic(fmt.Sprintf("reference: a value of %d bytes for a copy of %d", len(b), c.size))
@@ -54,8 +55,9 @@ func (c *Copy) Set(b []byte) {
 	v.version, v.hash = c.latest, xxhash.Sum64(v.bytes)
 }
 
-// RelativeError returns the norm of the difference between value and the latest value's first elements, of type d, over the norm of
-// value: how much of it the other end lacks. It is 0 where nothing is lacking, and +Inf where only value is zero, or c holds nothing.
+// RelativeError returns the norm of the difference between value and the latest value's first elements, of type d, over
+// the norm of value: how much of it the other end lacks. It is 0 where nothing is lacking, and +Inf where only value is
+// zero, or c holds nothing.
 func (c *Copy) RelativeError(d tensor.DType, value []byte) float64 {
 	latest := c.acquire()
 	defer c.release()
@@ -83,7 +85,8 @@ func (c *Copy) RelativeError(d tensor.DType, value []byte) float64 {
 	return math.Sqrt(lacks / norm)
 }
 
-// Keep makes c keep so many earlier values besides the latest one from now on. It forgets earlier values beyond that number.
+// Keep makes c keep so many earlier values besides the latest one from now on. It forgets earlier values beyond that
+// number.
 func (c *Copy) Keep(keep int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +111,8 @@ func (c *Copy) acquire() *value {
 
 func (c *Copy) release() { c.mu.RUnlock() }
 
-// find returns the value that an encoding names, or an error that wraps ErrReference. The caller holds the lock, by acquire.
+// find returns the value that an encoding names, or an error that wraps ErrReference. The caller holds the lock, by
+// acquire.
 func (c *Copy) find(version, hash uint64) (*value, error) {
 	v := &c.values[version%uint64(len(c.values))]
 	switch {

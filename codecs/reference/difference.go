@@ -28,8 +28,8 @@ func laneOf(d tensor.DType) lane {
 // high returns the highest bit of each lane.
 func (l lane) high() uint64 { return math.MaxUint64 / (1<<l.bits - 1) << (l.bits - 1) }
 
-// differ sets dst to the differences of x's elements to r's, modulo 2^bits, in zig-zag: 0, -1, 1, -2, … become 0, 1, 2, 3, …
-// Floats count as the integers that have their order: below zero, all bits but the sign's are inverted.
+// differ sets dst to the differences of x's elements to r's, modulo 2^bits, in zig-zag: 0, -1, 1, -2, … become 0, 1, 2,
+// 3, … Floats count as the integers that have their order: below zero, all bits but the sign's are inverted.
 func (l lane) differ(dst, x, r []byte) {
 	switch l.bits {
 	case 8:
@@ -114,8 +114,8 @@ func restore[T unsigned](dst, z, r []byte, float uint64) {
 	}
 }
 
-// order exchanges floats and their integers in a's lanes. float has the highest bits of the lanes, or is 0 if elements are
-// integers.
+// order exchanges floats and their integers in a's lanes. float has the highest bits of the lanes, or is 0 if elements
+// are integers.
 func order(a, float uint64, shift uint) uint64 {
 	n := a & float
 	return a ^ (n - n>>(shift&63))
@@ -137,8 +137,8 @@ func restoreWord[T unsigned](z, b uint64) uint64 {
 	return d&^high + b&^high ^ (d^b)&high
 }
 
-// align sets dst, which may be x, to x with every lane turned left by one bit, which gives the exponents of most floats a
-// byte of their own. It leaves bytes after the last whole word alone.
+// align sets dst, which may be x, to x with every lane turned left by one bit, which gives the exponents of most floats
+// a byte of their own. It leaves bytes after the last whole word alone.
 func (l lane) align(dst, x []byte) {
 	s, high := l.bits-1, l.high()
 	low := high >> s

@@ -65,7 +65,8 @@ func TestDifferenceIsAsDefined(t *testing.T) {
 	}
 }
 
-// From one float to the next it is one step, for every sign and exponent: over all float16 in their order, -0 before +0.
+// From one float to the next it is one step, for every sign and exponent: over all float16 in their order, -0 before
+// +0.
 func TestNeighboursDifferByOne(t *testing.T) {
 	l := laneOf(tensor.Float16)
 	var order []uint16

@@ -54,8 +54,8 @@ func between(t testing.TB, c codecs.Codec, d tensor.DType, near, far, nearKept, 
 	return e
 }
 
-// send sends x as a proxy does, exactly if it is unsuited, and returns the delivered elements and their encoding, nil if there is
-// none.
+// send sends x as a proxy does, exactly if it is unsuited, and returns the delivered elements and their encoding, nil
+// if there is none.
 func (e *ends) send(t testing.TB, x []byte) (delivered, encoded []byte) {
 	t.Helper()
 	before := e.state()

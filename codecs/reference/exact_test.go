@@ -13,8 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Weights that train, pulled at every step, shrink far more than by the codec alone. The difference of integers is the form
-// that is taken, at every step.
+// Weights that train, pulled at every step, shrink far more than by the codec alone. The difference of integers is the
+// form that is taken, at every step.
 func TestWeightsThatTrain(t *testing.T) {
 	require.OneGoroutine(t)
 	maximum := map[tensor.DType]float64{tensor.Float32: 0.78, tensor.Float16: 0.72, tensor.BFloat16: 0.58}
@@ -117,7 +117,8 @@ func TestFormIsTheShortest(t *testing.T) {
 	}
 }
 
-// An update of local training is further from the model that it began with than one step is, and still nearer than nothing.
+// An update of local training is further from the model that it began with than one step is, and still nearer than
+// nothing.
 func TestUpdateAgainstModel(t *testing.T) {
 	n := newNetwork()
 	c := mustNew(t, "lossless")

@@ -64,8 +64,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: any values of any type, one after another, come back, to the bit around the lossless codec, and both ends
-// hold the same.
+// FuzzRoundTrip: any values of any type, one after another, come back, to the bit around the lossless codec, and both
+// ends hold the same.
 func FuzzRoundTrip(f *testing.F) {
 	types := append(tensor.DTypes(), tensor.NoDType)
 	texts := []string{"lossless", "int8", "int4(block=3)", "3lc(s=1.5,block=20)"}

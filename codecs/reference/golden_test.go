@@ -233,7 +233,8 @@ func (v vector) write(t *testing.T, path string) {
 	}
 }
 
-// A receiver that shares nothing with the package but its comment reads every good vector alike, versions and hashes too.
+// A receiver that shares nothing with the package but its comment reads every good vector alike, versions and hashes
+// too.
 func TestGoldenVectorsElsewhere(t *testing.T) {
 	require.Command(t, "python3")
 	var args, want []string

@@ -85,8 +85,8 @@ func add32(s, r, y []float32) {
 	}
 }
 
-// settle makes infinities the largest finite value of their sign, as no lossy method should make one. Processors give a NaN
-// bits of their own, so it gets some that all have; no sum of finite values is one.
+// settle makes infinities the largest finite value of their sign, as no lossy method should make one. Processors give a
+// NaN bits of their own, so it gets some that all have; no sum of finite values is one.
 func settle(s []float32) {
 	for i, v := range s {
 		switch {

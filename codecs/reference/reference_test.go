@@ -167,8 +167,8 @@ func TestCorruptLeavesCopy(t *testing.T) {
 	}
 }
 
-// A model goes down and its update comes up. The update is coded against the model, and kept or not. The server's end may
-// have sent another model before the update arrives: it has to keep the one before.
+// A model goes down and its update comes up. The update is coded against the model, and kept or not. The server's end
+// may have sent another model before the update arrives: it has to keep the one before.
 func TestOppositeDirection(t *testing.T) {
 	const n = 4096
 	size := 4 * n

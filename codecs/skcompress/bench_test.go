@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// BenchmarkGradients reports ratios and errors on four recorded vectors. Section 7.7 has 21.7x on gradients of ResNet-18, with q = 16.
+// BenchmarkGradients reports ratios and errors on four recorded vectors. Section 7.7 has 21.7x on gradients of
+// ResNet-18, with q = 16.
 func BenchmarkGradients(b *testing.B) {
 	for _, g := range gradients.All() {
 		x := make([]float32, g.Cols)

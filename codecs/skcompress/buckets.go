@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// Buckets are the intervals between ascending splits of magnitudes, numbered from the closest to zero on (section 4.1, steps 1
-// to 3).
+// Buckets are the intervals between ascending splits of magnitudes, numbered from the closest to zero on (section 4.1,
+// steps 1 to 3).
 type Buckets struct {
 	splits []float32 // bucket b is from splits[b] to splits[b+1]; no more than two are equal
 	means  []float32
 
-	// Where to look for a value's bucket: first[(bits-low)>>shift] is the bucket of the least value with bits that begin so.
+	// Where to look for a value's bucket: first[(bits-low)>>shift] is the bucket of the least value with bits that
+	// begin so.
 	first []uint16
 	low   uint32
 	shift uint
 }
 
-// Init makes b the buckets of splits: at least two positive numbers, ascending. A bucket is represented by the average of its two
-// splits (step 3). Of equal splits two make a bucket for values equal to them, and the others none.
+// Init makes b the buckets of splits: at least two positive numbers, ascending. A bucket is represented by the average
+// of its two splits (step 3). Of equal splits two make a bucket for values equal to them, and the others none.
 func (b *Buckets) Init(splits []float32) {
 	b.splits, b.means = b.splits[:0], b.means[:0]
 	for _, v := range splits {
@@ -54,8 +55,8 @@ func (b *Buckets) index() {
 // Means returns the value that each bucket delivers. The slice is b's own.
 func (b *Buckets) Means() []float32 { return b.means }
 
-// Index returns the bucket of v, which is not beyond the first and the last split (step 2). A split belongs to the bucket below
-// it, if none is for it alone.
+// Index returns the bucket of v, which is not beyond the first and the last split (step 2). A split belongs to the
+// bucket below it, if none is for it alone.
 func (b *Buckets) Index(v float32) int {
 	i := int(b.first[(math.Float32bits(v)-b.low)>>b.shift])
 	for b.splits[i+1] < v {

@@ -39,8 +39,8 @@ func (e encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	return out, nil
 }
 
-// A found is the survey of a block's values of one sign: their number, and their least and largest magnitude. A NaN counts as
-// larger than all.
+// A found is the survey of a block's values of one sign: their number, and their least and largest magnitude. A NaN
+// counts as larger than all.
 type found struct {
 	values   int
 	min, max float32
@@ -71,8 +71,9 @@ func survey(x []float32) (of [2]found) {
 	return of
 }
 
-// share returns the number of buckets that each sign gets: of q as many as it occurs, rounded up, so that no bucket has more than d/q values;
-// but not more than it has values. That can be q+1, where 0 is no q-quantile. In a joint sketch they are q.
+// share returns the number of buckets that each sign gets: of q as many as it occurs, rounded up, so that no bucket has
+// more than d/q values; but not more than it has values. That can be q+1, where 0 is no q-quantile. In a joint sketch
+// they are q.
 func (m method) share(found [2]found) (of [2]int) {
 	n, p := found[negative].values, found[positive].values
 	if d := n + p; m.Mode == Joint && n > 0 && p > 0 {
@@ -154,8 +155,8 @@ func (m method) quantify(w *work, found [2]found, x []float32) (means [2][]float
 	return means
 }
 
-// sketch makes quantile sketches of the magnitudes of both signs, each of all values or of 2·m² of them: 2m buckets have m each,
-// and so are equal within about 1/√m.
+// sketch makes quantile sketches of the magnitudes of both signs, each of all values or of 2·m² of them: 2m buckets
+// have m each, and so are equal within about 1/√m.
 func (m method) sketch(w *work, found [2]found, x []float32) {
 	var every, seen, next [2]int
 	limit := 2 * m.M * m.M
@@ -264,7 +265,8 @@ func (w *work) insert() {
 	}
 }
 
-// fillEmpty counts the numbers in the cells, and sets empty cells, which no query meets, to the cheapest number: the commonest.
+// fillEmpty counts the numbers in the cells, and sets empty cells, which no query meets, to the cheapest number: the
+// commonest.
 func (w *work) fillEmpty(alphabet int) {
 	w.numbers = slices.Grow(w.numbers[:0], alphabet)[:alphabet]
 	clear(w.numbers)

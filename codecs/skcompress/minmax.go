@@ -8,9 +8,10 @@ import (
 // Empty is the content of a cell without an insertion.
 const Empty = math.MaxUint16
 
-// A MinMaxSketch remembers a small integer for each key (section 4.2), in fewer cells than there are keys: s rows of t. In
-// each row a key has one cell; a cell keeps the least index that its keys insert; and a query takes the largest of its key's
-// cells. So the answer is never more than the inserted index: with indexes that count from zero outwards, no value grows.
+// A MinMaxSketch remembers a small integer for each key (section 4.2), in fewer cells than there are keys: s rows of t.
+// In each row a key has one cell; a cell keeps the least index that its keys insert; and a query takes the largest of
+// its key's cells. So the answer is never more than the inserted index: with indexes that count from zero outwards, no
+// value grows.
 type MinMaxSketch struct {
 	rows  int    // s
 	cols  uint32 // t
@@ -53,8 +54,8 @@ func (s *MinMaxSketch) Query(key uint64) uint16 {
 
 const gamma = 0x9e3779b97f4a7c15 // the increment of SplitMix64's state
 
-// hash returns a key's place in the first row, as a fraction of 2^32, and its distance from row to row. It is the output
-// of SplitMix64: its halves are as good as two hashes (https://doi.org/10.1145/2660193.2660195).
+// hash returns a key's place in the first row, as a fraction of 2^32, and its distance from row to row. It is the
+// output of SplitMix64: its halves are as good as two hashes (https://doi.org/10.1145/2660193.2660195).
 func hash(key uint64) (first, step uint32) {
 	key += gamma
 	key = (key ^ key>>30) * 0xbf58476d1ce4e5b9

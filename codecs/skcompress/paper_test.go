@@ -58,8 +58,9 @@ func TestBucketsAreEqual(t *testing.T) {
 	}
 }
 
-// Theorem 2: the variance of quantile-bucket quantification is at most d/(4q)·(φmin²+φmax²). Its proof bounds each value's
-// difference to the mean of its bucket's splits by half the bucket, which is checked as well: it is much tighter.
+// Theorem 2: the variance of quantile-bucket quantification is at most d/(4q)·(φmin²+φmax²). Its proof bounds each
+// value's difference to the mean of its bucket's splits by half the bucket, which is checked as well: it is much
+// tighter.
 func TestTheorem2(t *testing.T) {
 	const n = 70_000 // a sketch sees 2·m² of them, of each sign
 	for name, x := range finite(n) {
@@ -99,8 +100,8 @@ func TestTheorem2(t *testing.T) {
 	}
 }
 
-// Section 4.2, solutions 1 and 2: no decoded value changes sign, none is in a bucket farther from zero than its own, and none
-// is q/r buckets or more closer.
+// Section 4.2, solutions 1 and 2: no decoded value changes sign, none is in a bucket farther from zero than its own,
+// and none is q/r buckets or more closer.
 func TestSignsAndGroups(t *testing.T) {
 	const n = 8000
 	for name, x := range finite(n) {
@@ -133,8 +134,8 @@ func TestSignsAndGroups(t *testing.T) {
 	}
 }
 
-// Section 4.3 and Figure 7: items that occur 6, 3, 2 and 1 times cost 21 bits, not 24; and coding them, table and all, never
-// costs more than the bit that says that it is not done.
+// Section 4.3 and Figure 7: items that occur 6, 3, 2 and 1 times cost 21 bits, not 24; and coding them, table and all,
+// never costs more than the bit that says that it is not done.
 func TestHuffmanOfCells(t *testing.T) {
 	w := &work{numbers: []uint32{6, 3, 2, 1}}
 	w.cost()

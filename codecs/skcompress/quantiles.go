@@ -15,10 +15,10 @@ const (
 	maxM     = 1 << 12
 )
 
-// A Quantiles is a mergeable quantile sketch (section 2.3): of any number of values it keeps at most 2m+10 summaries, from
-// which ranks are answered, at m = 256 within 1 %. The paper takes it from Yahoo's DataSketches, and so do we, from their
-// successor's t-digests ([Dunning and Ertl]): its other quantile sketches draw random bits from a source that nobody can seed,
-// and these draw none. The same values in the same order make the same sketch.
+// A Quantiles is a mergeable quantile sketch (section 2.3): of any number of values it keeps at most 2m+10 summaries,
+// from which ranks are answered, at m = 256 within 1 %. The paper takes it from Yahoo's DataSketches, and so do we,
+// from their successor's t-digests ([Dunning and Ertl]): its other quantile sketches draw random bits from a source
+// that nobody can seed, and these draw none. The same values in the same order make the same sketch.
 //
 // [Dunning and Ertl]: https://arxiv.org/abs/1902.04023
 type Quantiles struct {
@@ -56,8 +56,8 @@ func (s *Quantiles) Add(v float32) {
 	s.count++
 }
 
-// flush gives chunk to the digest. It sorts first, since the digest's own sort is a stable one: three times as slow, but quick
-// where all is in order.
+// flush gives chunk to the digest. It sorts first, since the digest's own sort is a stable one: three times as slow,
+// but quick where all is in order.
 func (s *Quantiles) flush() {
 	if s.digest == nil {
 		d, err := tdigest.NewDouble(uint16(s.m))
@@ -95,9 +95,9 @@ type summaries struct {
 	middle         float64 // how many values are less than its mean
 }
 
-// summaries returns the contents of s. They are read from the digest's serialized form, which is the same in all languages
-// (tdigest/double_encoder.go): its Quantile interpolates the wrong way round as of v0.2.0, and is five times as
-// wrong as need be (https://github.com/apache/datasketches-go/pull/171).
+// summaries returns the contents of s. They are read from the digest's serialized form, which is the same in all
+// languages (tdigest/double_encoder.go): its Quantile interpolates the wrong way round as of v0.2.0, and is five times
+// as wrong as need be (https://github.com/apache/datasketches-go/pull/171).
 func (s *Quantiles) summaries() *summaries {
 	all := &summaries{}
 	if s.digest == nil {
@@ -123,8 +123,9 @@ func (s *Quantiles) summaries() *summaries {
 	return all
 }
 
-// at returns about the value that so many values are less than. In calls in a row rank does not fall. A summary's values are taken to
-// lie around its mean, as many below as above, and between two means as on a line; but a summary of one value is just that.
+// at returns about the value that so many values are less than. In calls in a row rank does not fall. A summary's
+// values are taken to lie around its mean, as many below as above, and between two means as on a line; but a summary of
+// one value is just that.
 func (a *summaries) at(rank float64) float32 {
 	for {
 		i := a.next

@@ -1,33 +1,35 @@
-// Package skcompress is SKCompress, which sends a value as the number of its quantile bucket, and the numbers in a sketch
-// that is smaller than they are ([Jiang et al.], the journal's form of SketchML): quantile-bucket quantification (section
-// 4.1), a grouped MinMaxSketch for each sign (4.2), Huffman's code for its cells (4.3), and for the keys, where most values
-// are 0, delta-binary encoding with the adaptive prefix (5.1, 5.2), which package keys has.
+// Package skcompress is SKCompress, which sends a value as the number of its quantile bucket, and the numbers in a
+// sketch that is smaller than they are ([Jiang et al.], the journal's form of SketchML): quantile-bucket quantification
+// (section 4.1), a grouped MinMaxSketch for each sign (4.2), Huffman's code for its cells (4.3), and for the keys,
+// where most values are 0, delta-binary encoding with the adaptive prefix (5.1, 5.2), which package keys has.
 //
-// The q buckets are shared out to both signs as they occur, and numbered from zero outwards on either side, so that Theorem
-// 2's q is that of the paper; there are q+1 where 0 is no q-quantile of the values. A group is ⌈q/r⌉ buckets of a sign; so
-// there are r groups, or one or two more. The number of columns of a group's sketch follows from the number of its values. The
-// decoder has to know a value's group, and there are two ways to encode it:
+// The q buckets are shared out to both signs as they occur, and numbered from zero outwards on either side, so that
+// Theorem 2's q is that of the paper; there are q+1 where 0 is no q-quantile of the values. A group is ⌈q/r⌉ buckets of
+// a sign; so there are r groups, or one or two more. The number of columns of a group's sketch follows from the number
+// of its values. The decoder has to know a value's group, and there are two ways to encode it:
 //
 //   - lists, the paper's: each group has its list of keys (appendix A.3). Values on no list are 0.
-//   - a map: for each value, in turn, its group, or 0 for a value of 0, in Huffman's code. Where few values are 0 this is
-//     shorter; with one group for each sign, it is a bit for the sign.
+//   - a map: for each value, in turn, its group, or 0 for a value of 0, in Huffman's code. Where few values are 0 this
+//     is shorter; with one group for each sign, it is a bit for the sign.
 //
-// The delivered values are the same either way, and mode=auto takes the shorter. The other modes are: mode=sparse, always lists;
-// mode=dense, always the map, and by default q = 16 and r = 1, as for the neural net of section 7.7; and mode=joint, which
-// sends neither: one sketch holds both signs. Only that has the size of section 7.7, 2·d/5 cells of 4 bits, 20x, before
-// Huffman's code, for there is no room in these 1.6 bits to separate signs. It pays with solution 1 of section 4.2:
-// decoded values can have the other sign. Zeros are a level of their own there, closer to zero than all others.
+// The delivered values are the same either way, and mode=auto takes the shorter. The other modes are: mode=sparse,
+// always lists; mode=dense, always the map, and by default q = 16 and r = 1, as for the neural net of section 7.7; and
+// mode=joint, which sends neither: one sketch holds both signs. Only that has the size of section 7.7, 2·d/5 cells of 4
+// bits, 20x, before Huffman's code, for there is no room in these 1.6 bits to separate signs. It pays with solution 1
+// of section 4.2: decoded values can have the other sign. Zeros are a level of their own there, closer to zero than all
+// others.
 //
-// Deviations from the paper: a block of values, 1,048,576 by default, is compressed by itself. Of each sign's values the
-// quantile sketch sees 2·m² at most, picked at random, since it takes most of the time; the smallest and the largest are
-// exact. Means are float32, not double. Columns are not fewer than one, and buckets not more than values. Hash functions
-// change from block to block and from step to step: otherwise a key would share its cells with the same others for ever, and
-// be underestimated for ever. All groups' cells share one code. Cells are written in words of one length where the table of
-// Huffman's code is not worth it.
+// Deviations from the paper: a block of values, 1,048,576 by default, is compressed by itself. Of each sign's values
+// the quantile sketch sees 2·m² at most, picked at random, since it takes most of the time; the smallest and the
+// largest are exact. Means are float32, not double. Columns are not fewer than one, and buckets not more than values.
+// Hash functions change from block to block and from step to step: otherwise a key would share its cells with the same
+// others for ever, and be underestimated for ever. All groups' cells share one code. Cells are written in words of one
+// length where the table of Huffman's code is not worth it.
 //
-// The pairs of keys and values of a sparse gradient travel as two tensors: keys by the codec in Traits, values by this one. The
-// paper's driver, which decodes the gradients of all workers and encodes their sum (section 7.1), is the parameter server
-// between two proxies. [Quantiles] and [MinMaxSketch] can be used by themselves, and merged (section 7.5).
+// The pairs of keys and values of a sparse gradient travel as two tensors: keys by the codec in Traits, values by this
+// one. The paper's driver, which decodes the gradients of all workers and encodes their sum (section 7.1), is the
+// parameter server between two proxies. [Quantiles] and [MinMaxSketch] can be used by themselves, and merged (section
+// 7.5).
 //
 // # State
 //
@@ -46,31 +48,31 @@
 //	bits     form 2: coded, the group of each value, 0 for a value that is 0, others from 1 on in the order of lists
 //	         all: coded, the cells, group by group, row by row; a cell's number counts from its group's first bucket on
 //
-// Bits are in the order of package bitio. Coded numbers are a bit and, if it is 1, the table of a code, as package huffman
-// writes it, and the numbers' words; if it is 0, the numbers in the fewest bits that hold the largest possible one. That is, for
-// groups, their number; for cells, ⌈q/r⌉-1, or as many as the sign with more buckets needs. In a joint sketch a cell holds buckets
-// in turn, from zero outwards, of negative and of positive values, until one sign has no more; with zeros it is one more,
-// and 0 is 0.
+// Bits are in the order of package bitio. Coded numbers are a bit and, if it is 1, the table of a code, as package
+// huffman writes it, and the numbers' words; if it is 0, the numbers in the fewest bits that hold the largest possible
+// one. That is, for groups, their number; for cells, ⌈q/r⌉-1, or as many as the sign with more buckets needs. In a
+// joint sketch a cell holds buckets in turn, from zero outwards, of negative and of positive values, until one sign has
+// no more; with zeros it is one more, and 0 is 0.
 //
-// A sketch has ⌈cols·d⌉ columns for d values, at least one, in each row. A value at position k is, in row i = 0, 1, ..., in
-// column ⌊t·((lo + i·hi) mod 2^32)/2^32⌋, where lo and hi are the halves of SplitMix64's output for state k +
+// A sketch has ⌈cols·d⌉ columns for d values, at least one, in each row. A value at position k is, in row i = 0, 1,
+// ..., in column ⌊t·((lo + i·hi) mod 2^32)/2^32⌋, where lo and hi are the halves of SplitMix64's output for state k +
 // salt·0x9e3779b97f4a7c15. Its bucket is the largest number in its cells.
 //
 // # Bounds
 //
 // Size: at most 4n-1 bytes for n values, since else they are unsuited. Of dense values (bits a value): the map at most
-// log2(r+3), about 1 at r = 1; the sketch rows·cols·log2(q/r), less by Huffman's code. On a recorded gradient (65,536 values
-// without zeros) 4.9 bits by default, 6.6x; 1.9 in dense mode, 17x; and 1.2 in joint mode, 26x.
+// log2(r+3), about 1 at r = 1; the sketch rows·cols·log2(q/r), less by Huffman's code. On a recorded gradient (65,536
+// values without zeros) 4.9 bits by default, 6.6x; 1.9 in dense mode, 17x; and 1.2 in joint mode, 26x.
 //
-// Error: a value's sign is kept, and its bucket is at most ⌈q/r⌉-1 closer to zero than it should be, never farther (but for
-// the sign, in mode=joint). By the buckets alone, ‖y-x‖² <= d/(4q)·(φmin²+φmax²) on average (Theorem 2); only the
+// Error: a value's sign is kept, and its bucket is at most ⌈q/r⌉-1 closer to zero than it should be, never farther (but
+// for the sign, in mode=joint). By the buckets alone, ‖y-x‖² <= d/(4q)·(φmin²+φmax²) on average (Theorem 2); only the
 // correct rate, equation (2), bounds the sketch's own error. On the recorded vectors ‖y-x‖²/‖x‖² is 0.15 to 0.47 by
-// default, 0.7 to 1.04 in dense mode, and about 1 in joint mode, where values point hardly where they should (their cosine
-// is 0.1). The two deliver far too little: with error feedback residuals grow to many times the gradient. The paper has
-// Adam make up for it, and no feedback.
+// default, 0.7 to 1.04 in dense mode, and about 1 in joint mode, where values point hardly where they should (their
+// cosine is 0.1). The two deliver far too little: with error feedback residuals grow to many times the gradient. The
+// paper has Adam make up for it, and no feedback.
 //
-// Time: O(n), about 50 ms to encode a block of 4 MiB and 18 to decode it. Memory: 13 bytes a value and the cells while a
-// coder runs, which the coders of one codec share.
+// Time: O(n), about 50 ms to encode a block of 4 MiB and 18 to decode it. Memory: 13 bytes a value and the cells while
+// a coder runs, which the coders of one codec share.
 //
 // # Unsuited
 //
@@ -120,8 +122,9 @@ type Config struct {
 	Cols float64 // of a MinMaxSketch, for each of its values, 1/1024 to 1. 0 is 0.2
 	M    int     // size of a quantile sketch, 16 to 4,096. 0 is 128
 	Mode Mode    // "" is Auto
-	// Block is the number of values that are compressed together, at most 1<<24. 0 is 1,048,576, 4 MiB of float32. A tensor is
-	// given to an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
+	// Block is the number of values that are compressed together, at most 1<<24. 0 is 1,048,576, 4 MiB of float32. A
+	// tensor is given to an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many
+	// values).
 	Block int
 }
 
@@ -225,7 +228,8 @@ func (m method) String() string {
 		codecs.Param{Name: "block", Value: m.Config.Block, Def: d.Block})
 }
 
-// MaxEncodedLen is the maximum with a map: mode=auto takes nothing longer, and a longer encoding than the values is unsuited.
+// MaxEncodedLen is the maximum with a map: mode=auto takes nothing longer, and a longer encoding than the values is
+// unsuited.
 func (m method) MaxEncodedLen(n int) int {
 	whole, rest := n/m.Config.Block, n%m.Config.Block
 	total := whole * m.blockLen(m.Config.Block)

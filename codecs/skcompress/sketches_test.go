@@ -114,8 +114,8 @@ func TestCorrectRate(t *testing.T) {
 	}
 }
 
-// Keys share cells with other keys at each step: of 100 blocks hardly two have the same of 256 salts in a row, and the same block
-// has the same.
+// Keys share cells with other keys at each step: of 100 blocks hardly two have the same of 256 salts in a row, and the
+// same block has the same.
 func TestSalts(t *testing.T) {
 	same, last := 0, -1
 	for step := range uint64(100) {
@@ -140,7 +140,8 @@ func TestSalts(t *testing.T) {
 	}
 }
 
-// newMinMaxSketch returns an empty sketch of rows times cols cells, at least one each. Which keys share cells depends on salt.
+// newMinMaxSketch returns an empty sketch of rows times cols cells, at least one each. Which keys share cells depends
+// on salt.
 func newMinMaxSketch(rows, cols int, salt uint8) *MinMaxSketch {
 	s := new(MinMaxSketch)
 	s.init(rows, cols, salt, make([]uint16, rows*cols))

@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
 )
 
-// Config has the codec's parameters. The zero Config is the default. Fractions are of a block's values, and stand for at least
-// one value or column.
+// Config has the codec's parameters. The zero Config is the default. Fractions are of a block's values, and stand for
+// at least one value or column.
 type Config struct {
 	K     float64           // values that are sent, a fraction up to 1. 0 is 0.01.
 	P     int               // candidates are P times as many, 1 to 1<<20. 0 is 4.
@@ -22,7 +22,8 @@ type Config struct {
 	Cells countsketch.Cells // the type to which the sketch's cells are rounded
 	Pick  Pick
 	Seed  uint64 // at most 1<<63-1. 0 is 1.
-	// Block is the number of values that share a sketch, at most 1<<24. 0 is 1<<20, 4 MiB of float32; a sketch of 5 rows then takes 640 KiB.
+	// Block is the number of values that share a sketch, at most 1<<24. 0 is 1<<20, 4 MiB of float32; a sketch of 5
+	// rows then takes 640 KiB.
 	Block int
 }
 
@@ -59,7 +60,8 @@ func New(c Config) (codecs.Codec, error) {
 	return codecs.Values(&method{config: c}), nil
 }
 
-// FromArgs makes the codec of a text: sketchedsgd, sketchedsgd(k=0.001,p=16), sketchedsgd(rows=15,cols=0.002,pick=heavymix).
+// FromArgs makes the codec of a text: sketchedsgd, sketchedsgd(k=0.001,p=16),
+// sketchedsgd(rows=15,cols=0.002,pick=heavymix).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	c := Config{
 		K:     a.Float("k", defaultK, minPart, 1),
@@ -206,7 +208,8 @@ type decoder struct {
 	n int
 }
 
-// A sent is the values that an encoding holds. Decoders keep none of them: a peer may make a receiver create very many decoders.
+// A sent is the values that an encoding holds. Decoders keep none of them: a peer may make a receiver create very many
+// decoders.
 type sent struct {
 	keys   []uint64
 	values []float32

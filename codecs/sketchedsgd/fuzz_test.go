@@ -21,7 +21,8 @@ func FuzzDecode(f *testing.F) {
 	codectest.FuzzDecode(f, check, mustNew(f, Config{K: 0.1}))
 }
 
-// FuzzRoundTrip: delivered values are the block's own, at most k of them, and blocks that are too large or not finite are unsuited.
+// FuzzRoundTrip: delivered values are the block's own, at most k of them, and blocks that are too large or not finite
+// are unsuited.
 func FuzzRoundTrip(f *testing.F) {
 	for i, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 70, 1), uint8(10*i), uint8(i), uint8(i))

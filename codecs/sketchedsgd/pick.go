@@ -11,8 +11,8 @@ type Picker struct {
 	keys      []uint64 // the latest choice
 }
 
-// Pick returns the candidates that s holds, ascending, valid until the next Pick. step is the number of the sketch among
-// the sketches of one seed. The random draws are seeded with it and with the sketch itself.
+// Pick returns the candidates that s holds, ascending, valid until the next Pick. step is the number of the sketch
+// among the sketches of one seed. The random draws are seeded with it and with the sketch itself.
 func (p *Picker) Pick(plan *Plan, s *countsketch.Sketch, step uint64) []uint64 {
 	if p.estimates == nil {
 		p.estimates = make([]float32, plan.D)
@@ -27,8 +27,8 @@ func (p *Picker) Pick(plan *Plan, s *countsketch.Sketch, step uint64) []uint64 {
 	return p.keys
 }
 
-// heavyMix appends Topk of Algorithm 1 to dst, given all ĝ and the estimate norm of ‖g‖². It has k coordinates, or none if
-// the norm is 0.
+// heavyMix appends Topk of Algorithm 1 to dst, given all ĝ and the estimate norm of ‖g‖². It has k coordinates, or none
+// if the norm is 0.
 func heavyMix(dst []uint64, estimates []float32, norm float64, k int, random rng.Source) []uint64 {
 	if norm == 0 {
 		return dst

@@ -92,6 +92,6 @@ func (p Params) Candidates() int {
 	return int(min(int64(p.P)*int64(p.K), int64(p.D)))
 }
 
-// Limit returns the largest magnitude of d values at which their sketch and sums of squares stay finite: a cell is a sum of at
-// most d values, which rounding at most doubles, and cells of 16 bits round up once more.
+// Limit returns the largest magnitude of d values at which their sketch and sums of squares stay finite: a cell is a
+// sum of at most d values, which rounding at most doubles, and cells of 16 bits round up once more.
 func Limit(d int) float32 { return math.MaxFloat32 / 4 / float32(d) }

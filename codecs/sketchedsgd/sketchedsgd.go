@@ -1,14 +1,16 @@
-// Package sketchedsgd is the codec after Sketched-SGD ([Ivkin et al.]): workers send a count sketch of their gradient, a server adds the
-// sketches, finds the largest coordinates of the sum in it, asks all workers for the exact values there, and sends the k
-// largest sums back. The codec does to a block as one worker and the server do when there are no other workers: the encoder
-// sketches the block, finds candidates in its own sketch, and sends their k largest values, exactly. It exists so that a
-// policy and the benchmarks can name the method and see which coordinates a sketch finds.
+// Package sketchedsgd is the codec after Sketched-SGD ([Ivkin et al.]): workers send a count sketch of their gradient,
+// a server adds the sketches, finds the largest coordinates of the sum in it, asks all workers for the exact values
+// there, and sends the k largest sums back. The codec does to a block as one worker and the server do when there are no
+// other workers: the encoder sketches the block, finds candidates in its own sketch, and sends their k largest values,
+// exactly. It exists so that a policy and the benchmarks can name the method and see which coordinates a sketch finds.
 //
-// It is not the paper's saving: with one worker no sketch needs to travel, a top-k of the block itself finds better coordinates in less
-// time, and sums over workers, which the method saves on the way back, are made elsewhere. The exchange of workers and a server is a simulation, in
-// integration/cmd/papers/sketched, that makes the paper's tables; it finds candidates by this package's [Plan] and [Picker].
+// It is not the paper's saving: with one worker no sketch needs to travel, a top-k of the block itself finds better
+// coordinates in less time, and sums over workers, which the method saves on the way back, are made elsewhere. The
+// exchange of workers and a server is a simulation, in integration/cmd/papers/sketched, that makes the paper's tables;
+// it finds candidates by this package's [Plan] and [Picker].
 //
-// Candidates are the P·k largest estimates of a sketch (Algorithm 3, line 9), or HEAVYMIX's ([HeavyMix], Algorithm 1). Error feedback is Algorithm 2's accumulation.
+// Candidates are the P·k largest estimates of a sketch (Algorithm 3, line 9), or HEAVYMIX's ([HeavyMix], Algorithm 1).
+// Error feedback is Algorithm 2's accumulation.
 //
 // # Deviations from the paper
 //
@@ -22,8 +24,8 @@
 //
 // # Wire
 //
-// Everything is little-endian: coordinates, at most k, are their number as unsigned LEB128 and then, ascending, the Rice code of package keys; their values, binary32, follow.
-// Numbers are finite.
+// Everything is little-endian: coordinates, at most k, are their number as unsigned LEB128 and then, ascending, the
+// Rice code of package keys; their values, binary32, follow. Numbers are finite.
 //
 // # Bounds
 //

@@ -19,8 +19,8 @@ func AppendCoordinates(dst []byte, coordinates []uint64) []byte {
 	return positions.Append(binary.AppendUvarint(dst, uint64(len(coordinates))), coordinates)
 }
 
-// CutCoordinates returns the coordinates with which src begins, at most limit and below d, and the rest of src. It uses dst's memory
-// where there is enough. An error wraps codecs.ErrCorrupt.
+// CutCoordinates returns the coordinates with which src begins, at most limit and below d, and the rest of src. It uses
+// dst's memory where there is enough. An error wraps codecs.ErrCorrupt.
 func CutCoordinates(dst []uint64, src []byte, limit, d int) (coordinates []uint64, rest []byte, err error) {
 	n, used := binary.Uvarint(src)
 	if used <= 0 || n > uint64(limit) {

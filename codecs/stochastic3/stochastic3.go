@@ -1,13 +1,13 @@
-// Package stochastic3 is "Stoch 3-value + QE", a baseline of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]): stochastic
-// 3-value quantization like TernGrad's ([Wen et al.]), without its gradient clipping, and 3LC's quartic encoding (section
-// 3.2), which takes 1.6 bits where TernGrad has 2. A value is sent as its sign with probability |T|/M, where M is the block's
-// largest magnitude, and else as 0.
+// Package stochastic3 is "Stoch 3-value + QE", a baseline of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]):
+// stochastic 3-value quantization like TernGrad's ([Wen et al.]), without its gradient clipping, and 3LC's quartic
+// encoding (section 3.2), which takes 1.6 bits where TernGrad has 2. A value is sent as its sign with probability
+// |T|/M, where M is the block's largest magnitude, and else as 0.
 //
 // It is an unbiased method, used without error feedback (codecs.Traits): with both, training
 // failed to converge in the paper's experiments (section 3.1).
 //
-// Deviation from the paper: M is that of a block of values, 65,536 by default, as in package threelc, from which the quartic
-// encoding comes.
+// Deviation from the paper: M is that of a block of values, 65,536 by default, as in package threelc, from which the
+// quartic encoding comes.
 //
 // # State
 //

@@ -1,13 +1,15 @@
-// Package terngrad is TernGrad ([Wen et al.]): a value is sent as -1, 0 or 1, at random, such that it is delivered as itself
-// on average: as its sign times the scale s with probability |g|/s, where s is the block's largest magnitude, and else as 0. Since few
-// large values would make s large and most others 0, gradients are clipped before, to c = 2.5 standard deviations.
+// Package terngrad is TernGrad ([Wen et al.]): a value is sent as -1, 0 or 1, at random, such that it is delivered as
+// itself on average: as its sign times the scale s with probability |g|/s, where s is the block's largest magnitude,
+// and else as 0. Since few large values would make s large and most others 0, gradients are clipped before, to c = 2.5
+// standard deviations.
 //
 // It is an unbiased method, used without error feedback (codecs.Traits): its error is larger than
 // the value itself, so that residuals would grow without bound.
 //
-// Deviations: the scale is that of a block of values, 65,536 by default, where the paper has a layer's; workers do not agree
-// on a common scale. Clipping is to -cσ and cσ, as in the authors' code (clip_gradients_by_stddev of wenwei202/terngrad), but σ is
-// taken about 0 and not about the mean: of gradients it is the same, and values that are all alike are not clipped to nothing.
+// Deviations: the scale is that of a block of values, 65,536 by default, where the paper has a layer's; workers do not
+// agree on a common scale. Clipping is to -cσ and cσ, as in the authors' code (clip_gradients_by_stddev of
+// wenwei202/terngrad), but σ is taken about 0 and not about the mean: of gradients it is the same, and values that are
+// all alike are not clipped to nothing.
 //
 // # State
 //
@@ -25,8 +27,8 @@
 // # Bounds
 //
 // Size: 2 bits a value and 4 bytes a block, 16.0x of float32.
-// Error: E y = x for values that are not clipped, and E‖x-y‖² = s·‖x‖₁ - ‖x‖² (each value is a Bernoulli trial), of normal values at c =
-// 2.5 about 1.0·‖x‖². Clipping adds a bias: of normal values it changes 1.2 %.
+// Error: E y = x for values that are not clipped, and E‖x-y‖² = s·‖x‖₁ - ‖x‖² (each value is a Bernoulli trial), of
+// normal values at c = 2.5 about 1.0·‖x‖². Clipping adds a bias: of normal values it changes 1.2 %.
 // Time: O(n), three passes. Memory: a byte a value of a block, while it is coded.
 //
 // # Unsuited
@@ -57,8 +59,8 @@ const (
 
 // Config has the method's parameters. Use the zero Config for the paper's.
 type Config struct {
-	// Clip is c: values beyond so many standard deviations are clipped. 0 is 2.5; with a negative Clip nothing is clipped, which a text
-	// says as clip=0.
+	// Clip is c: values beyond so many standard deviations are clipped. 0 is 2.5; with a negative Clip nothing is
+	// clipped, which a text says as clip=0.
 	Clip float64
 	// Block is the number of values that share a scale, at most 1<<24. 0 is 65,536.
 	Block int

@@ -62,8 +62,8 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 		coder = entropyCoders.Get().(*entropyCoder)
 		defer entropyCoders.Put(coder)
 	}
-	// The last block comes first: a core's cache still has it, and often the one before. Each goes where it would begin if the blocks before it
-	// took as many bytes as they can.
+	// The last block comes first: a core's cache still has it, and often the one before. Each goes where it would begin
+	// if the blocks before it took as many bytes as they can.
 	e.lens = slices.Grow(e.lens[:0], len(e.scales))[:len(e.scales)]
 	var behind [lead]byte // begins the block after it, where the quartic bytes of a block end
 	for b, M := range slices.Backward(e.scales) {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Forms: the byte after a block's M where the coder is Entropy. 0 to 5 are a model's most; with 0 the block ends there, for it
-// has only zeros.
+// Forms: the byte after a block's M where the coder is Entropy. 0 to 5 are a model's most; with 0 the block ends there,
+// for it has only zeros.
 const formRuns = 6
 
 const (
@@ -36,8 +36,8 @@ func (c *entropyCoder) room(n int) (packed []byte) {
 	return c.runs[lead:]
 }
 
-// append writes the form and the rest of a block of n values to dst, which must have formLen bytes more than packed, and returns
-// their length. packed is c's room and is changed.
+// append writes the form and the rest of a block of n values to dst, which must have formLen bytes more than packed,
+// and returns their length. packed is c's room and is changed.
 func (c *entropyCoder) append(dst, packed []byte, n int) int {
 	p := len(packed)
 	for i := n; i < 5*p; i++ {
@@ -67,8 +67,8 @@ func (c *entropyCoder) append(dst, packed []byte, n int) int {
 	return formLen + modelLen + coded
 }
 
-// unpack sets x from the form and the rest of a block, with which src begins, times M, and returns their length; ok is false if
-// src does not begin so.
+// unpack sets x from the form and the rest of a block, with which src begins, times M, and returns their length; ok is
+// false if src does not begin so.
 func (c *entropyCoder) unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	if len(src) < formLen || src[0] > formRuns {
 		return 0, false

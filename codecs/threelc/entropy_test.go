@@ -50,8 +50,8 @@ func order0(y []float32) (bits, nonzero float64) {
 	return bits, 1 - counts[1]/n
 }
 
-// With its scales, forms and models, an encoding is at most 1.05 times as long as the order-0 entropy of its ternary values:
-// of 65,536 and more of them, when at least 0.5 % are no zeros.
+// With its scales, forms and models, an encoding is at most 1.05 times as long as the order-0 entropy of its ternary
+// values: of 65,536 and more of them, when at least 0.5 % are no zeros.
 func TestEntropyIsNearOrder0(t *testing.T) {
 	require.OneGoroutine(t)
 	const seed = 1
@@ -80,9 +80,9 @@ func TestEntropyIsNearOrder0(t *testing.T) {
 	}
 }
 
-// Entropy coding beats zero-run encoding on gradients: at most 1.05 times the order-0 entropy where at least 0.5 % of the values are no
-// zeros, and at s = 1 at least 1.7 times shorter. Here on one or two recorded vectors each, over and over for 1,000 steps of error feedback,
-// of which the last 100 count: a residual that has grown, but no training.
+// Entropy coding beats zero-run encoding on gradients: at most 1.05 times the order-0 entropy where at least 0.5 % of
+// the values are no zeros, and at s = 1 at least 1.7 times shorter. Here on one or two recorded vectors each, over and
+// over for 1,000 steps of error feedback, of which the last 100 count: a residual that has grown, but no training.
 func TestEntropyOnGradients(t *testing.T) {
 	if testing.Short() || require.Race {
 		t.Skip("1,000 steps of eight tensors: not with -short, nor with -race, which is many times slower")
@@ -114,7 +114,8 @@ func TestEntropyOverTrainings(t *testing.T) {
 	}
 }
 
-// testEntropy runs n float32 a step through both coders, from step 0 to steps, and holds the sizes from step warmUp on against the bars.
+// testEntropy runs n float32 a step through both coders, from step 0 to steps, and holds the sizes from step warmUp on
+// against the bars.
 func testEntropy(t *testing.T, name string, n, warmUp, steps int, at func(step int) []byte) {
 	measured := steps - warmUp
 	for _, s := range []float64{1, 1.75} {

@@ -9,10 +9,10 @@ import (
 // scale returns M, equation (1): the largest magnitude of the block times s.
 func scale(largest, s float32) (M float32) { return float32(largest * s) }
 
-// threshold returns the number that classOf adds for a finite M of at least 0: 0x7fffffff - h, where h is the bits of the largest
-// float32 that is at most M/2. For every float32 T of at most M in magnitude, round(T/M) of equation (2), ties to even, is
-// 0 if |T| <= h, and else the sign of T: a T next above M/2 has a quotient of at least 1/2 + 2^-25, which float32
-// division does not round down to 1/2. And so it is for M = 0, where (2) is not defined.
+// threshold returns the number that classOf adds for a finite M of at least 0: 0x7fffffff - h, where h is the bits of
+// the largest float32 that is at most M/2. For every float32 T of at most M in magnitude, round(T/M) of equation (2),
+// ties to even, is 0 if |T| <= h, and else the sign of T: a T next above M/2 has a quotient of at least 1/2 + 2^-25,
+// which float32 division does not round down to 1/2. And so it is for M = 0, where (2) is not defined.
 func threshold(M float32) (c uint32) {
 	h := math.Float32bits(M / 2)
 	if b := math.Float32bits(M); b < 1<<24 {
@@ -138,8 +138,8 @@ func quantizeSumFrom(j int, dst []byte, x, e []float32, c uint32, d float32) {
 	}
 }
 
-// padding fills the block up to a multiple of five: section 3.2 adds 1 to the values, which makes them 0, 1 and 2, and then pads
-// with zeros, which stand for -1.
+// padding fills the block up to a multiple of five: section 3.2 adds 1 to the values, which makes them 0, 1 and 2, and
+// then pads with zeros, which stand for -1.
 const padding = negative
 
 // quartic is the byte of five classes, the first in the highest bits: the polynomial of section 3.2, step 6, of their

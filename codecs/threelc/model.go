@@ -1,7 +1,7 @@
 package threelc
 
-// A model is the distribution that entropy coding expects of a block's quartic bytes. A table of 243 frequencies would take more bytes than
-// many a block's values, so there are three parameters and a bound:
+// A model is the distribution that entropy coding expects of a block's quartic bytes. A table of 243 frequencies would
+// take more bytes than many a block's values, so there are three parameters and a bound:
 type model struct {
 	none       uint16 // bytes that are five zeros, of 2^16: a parameter of its own, since zeros gather in rows and layers
 	density    uint16 // values that are no zeros, of 2^16, in the other bytes, as if they were independent
@@ -75,8 +75,8 @@ func histogram(b []byte) (counts [256]uint32) {
 	return counts
 }
 
-// densityOf returns the density d of independent values if five that are not all zeros have mean nonzero values on average: mean
-// = 5d/(1-(1-d)^5), which grows with d.
+// densityOf returns the density d of independent values if five that are not all zeros have mean nonzero values on
+// average: mean = 5d/(1-(1-d)^5), which grows with d.
 func densityOf(mean float64) uint16 {
 	low, high := 1, total-1
 	for low < high {
@@ -96,8 +96,9 @@ func densityOf(mean float64) uint16 {
 // A symbol's interval among total numbers. Frequency 0: it does not occur.
 type interval struct{ start, freq uint32 }
 
-// intervals sets table to the intervals of all quartic bytes, five zeros first and then in their order, or returns false for a
-// model that no encoder makes. Each byte that m allows has at least 1; the remainder of rounding goes to five zeros.
+// intervals sets table to the intervals of all quartic bytes, five zeros first and then in their order, or returns
+// false for a model that no encoder makes. Each byte that m allows has at least 1; the remainder of rounding goes to
+// five zeros.
 func (m model) intervals(table *[256]interval) bool {
 	room := total - int(m.none) - symbols[m.maxNonzero]
 	if m.none == 0 || m.density == 0 || room < 0 {

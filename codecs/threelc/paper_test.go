@@ -115,8 +115,8 @@ func TestMaximumIsPreserved(t *testing.T) {
 	}
 }
 
-// Figure 3, steps 1, 2, a and b: the delivered value and the residual make the sum, bit for bit. The subtraction is exact,
-// since a value that is sent lies between M/2 and M. (No residual is ever -0, so the sum is not -0 either.)
+// Figure 3, steps 1, 2, a and b: the delivered value and the residual make the sum, bit for bit. The subtraction is
+// exact, since a value that is sent lies between M/2 and M. (No residual is ever -0, so the sum is not -0 either.)
 func TestResidualIsExact(t *testing.T) {
 	require.OneGoroutine(t)
 	const n = 4099
@@ -175,9 +175,9 @@ func TestZerosShrinkBy280(t *testing.T) {
 	}
 }
 
-// Figure 2b: one encoding of a model delta serves all W pulls. Every decoder delivers the same values from it, also a decoder that
-// joins in the middle, so the sum of a replica differs from the server's model by the residual of the one encoder. (Whether a
-// proxy encodes only once is for package proxy's tests: TestOneCopyForMany.)
+// Figure 2b: one encoding of a model delta serves all W pulls. Every decoder delivers the same values from it, also a
+// decoder that joins in the middle, so the sum of a replica differs from the server's model by the residual of the one
+// encoder. (Whether a proxy encodes only once is for package proxy's tests: TestOneCopyForMany.)
 func TestOneEncodingServesEveryDecoder(t *testing.T) {
 	const n, W, steps = 1000, 16, 12
 	for _, c := range []Config{{S: 1.5}, {S: 1.5, Coder: Entropy}} {
@@ -223,8 +223,8 @@ func TestOneEncodingServesEveryDecoder(t *testing.T) {
 }
 
 // Table 2 has 39.4, 70.9, 107 and 160x on ResNet-110's gradients and model deltas, at s = 1, 1.5, 1.75 and 1.9. Values
-// of known distributions bracket it: independent normal ones from below, Laplace ones from above, in the steady
-// state, which takes the residuals more than a thousand steps to reach (sixty mislead by a factor of two). At s = 1.9 the
+// of known distributions bracket it: independent normal ones from below, Laplace ones from above, in the steady state,
+// which takes the residuals more than a thousand steps to reach (sixty mislead by a factor of two). At s = 1.9 the
 // sizes still grow: after 5,000 steps the ratios are 161 and 195.
 func TestTable2Bracket(t *testing.T) {
 	if testing.Short() || require.Race {

@@ -155,7 +155,8 @@ func FuzzQuantize(f *testing.F) {
 	})
 }
 
-// The float32 next to M/2 on either side, for every exponent and random mantissas, is rounded as equation (2) rounds it.
+// The float32 next to M/2 on either side, for every exponent and random mantissas, is rounded as equation (2) rounds
+// it.
 func TestQuantizeNextToHalf(t *testing.T) {
 	const seed = 3
 	r := rand.New(rand.NewPCG(seed, seed))
@@ -228,7 +229,8 @@ func sparse(n, every int) []byte {
 	return b
 }
 
-// FuzzUnpack compares the decoder with the plain form on any bytes, for as many values as they stand for and for more or fewer.
+// FuzzUnpack compares the decoder with the plain form on any bytes, for as many values as they stand for and for more
+// or fewer.
 func FuzzUnpack(f *testing.F) {
 	for _, more := range []int16{0, 1, -1, -4, -5, 5, 80, -200, 3000} {
 		f.Add([]byte{121, 243, 255, 0, 242}, more)

@@ -2,11 +2,12 @@ package threelc
 
 import "encoding/binary"
 
-// Range asymmetric numeral systems, rANS ([Duda]), of quartic bytes, in words of 16 bits. The state is at least lowest and
-// less than lowest<<16; that it is 2^8 times total keeps the cost of rounding below a thousandth.
+// Range asymmetric numeral systems, rANS ([Duda]), of quartic bytes, in words of 16 bits. The state is at least lowest
+// and less than lowest<<16; that it is 2^8 times total keeps the cost of rounding below a thousandth.
 //
-// It is our own since the well-kept libraries' coders write a table of frequencies with each block, of up to 243 here: the
-// fse of klauspost/compress took 1.07 times the entropy where 1 % of the values are no zeros, and its huff0 1.1 and more.
+// It is our own since the well-kept libraries' coders write a table of frequencies with each block, of up to 243 here:
+// the fse of klauspost/compress took 1.07 times the entropy where 1 % of the values are no zeros, and its huff0 1.1 and
+// more.
 //
 // [Duda]: https://arxiv.org/abs/1311.2540v2
 const (
@@ -15,8 +16,8 @@ const (
 	wordLen  = 2
 )
 
-// ransEncode writes packed to the end of room and returns that part of it, or nil if there is not room enough. The state
-// comes first, and then the words in the order in which the decoder wants them: the encoder goes backwards.
+// ransEncode writes packed to the end of room and returns that part of it, or nil if there is not room enough. The
+// state comes first, and then the words in the order in which the decoder wants them: the encoder goes backwards.
 func ransEncode(room, packed []byte, table *[256]interval) []byte {
 	x, at := uint64(lowest), len(room)
 	for i := len(packed) - 1; i >= 0; i-- {
@@ -40,8 +41,9 @@ func ransEncode(room, packed []byte, table *[256]interval) []byte {
 	return room[at:]
 }
 
-// ransDecode sets packed from the code with which src begins and returns the length of that code; ok is false if src ends
-// before, or if ransEncode cannot have made it. symbol has the bytes of numbers, from the numbers of five zeros on.
+// ransDecode sets packed from the code with which src begins and returns the length of that code; ok is false if src
+// ends before, or if ransEncode cannot have made it. symbol has the bytes of numbers, from the numbers of five zeros
+// on.
 func ransDecode(packed, src []byte, table *[256]interval, symbol []byte) (used int, ok bool) {
 	if len(src) < stateLen {
 		return 0, false

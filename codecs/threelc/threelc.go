@@ -1,24 +1,25 @@
-// Package threelc is 3LC, which sends values as -M, 0 or M and a run of zeros as one byte ([Lim, Andersen and Kaminsky]): 3-value
-// quantization with sparsity multiplication (section 3.1), quartic encoding (3.2) and zero-run encoding (3.3). The loss
-// waits in the residual (Figure 3) of package feedback; without feedback it is lost for good.
+// Package threelc is 3LC, which sends values as -M, 0 or M and a run of zeros as one byte ([Lim, Andersen and
+// Kaminsky]): 3-value quantization with sparsity multiplication (section 3.1), quartic encoding (3.2) and zero-run
+// encoding (3.3). The loss waits in the residual (Figure 3) of package feedback; without feedback it is lost for good.
 //
-// Deviations from the paper: the scale M is that of a block of values, 65,536 by default, not of a whole tensor, so that a
-// tensor of at most that many values has one scale, as in the paper. For on the wire a tensor is often many layers'
-// gradients of different magnitudes, and one maximum for all silences most of them; and a block lies in a core's
-// cache while its maximum is found and it is quantized. Everything after the scale is a block's own too: its five
-// partitions and its runs. round() takes ties to even, as TensorFlow's does. The coder "entropy" is not the paper's: it
-// codes the quartic bytes by rANS, and is half as long as zero-run encoding, at about 0.28 of its speed to encode and 0.17
-// (AVX2) to 0.26 (VBMI) to decode. That coder is our own (rans.go): libraries' coders write a table of frequencies with each block, which where 1 %
-// of the values are no zeros made klauspost/compress's fse 1.07 times as long as the entropy, and its huff0 1.1 and more.
+// Deviations from the paper: the scale M is that of a block of values, 65,536 by default, not of a whole tensor, so
+// that a tensor of at most that many values has one scale, as in the paper. For on the wire a tensor is often many
+// layers' gradients of different magnitudes, and one maximum for all silences most of them; and a block lies in a
+// core's cache while its maximum is found and it is quantized. Everything after the scale is a block's own too: its
+// five partitions and its runs. round() takes ties to even, as TensorFlow's does. The coder "entropy" is not the
+// paper's: it codes the quartic bytes by rANS, and is half as long as zero-run encoding, at about 0.28 of its speed to
+// encode and 0.17 (AVX2) to 0.26 (VBMI) to decode. That coder is our own (rans.go): libraries' coders write a table of
+// frequencies with each block, which where 1 % of the values are no zeros made klauspost/compress's fse 1.07 times as
+// long as the entropy, and its huff0 1.1 and more.
 //
-// Around the codec the paper has two rules: one encoding serves all pulls (Figure 2b), since decoders remember nothing; the
-// proxies let it cross the WAN once (shared values). And small layers travel uncompressed (section 5.1), by a rule
+// Around the codec the paper has two rules: one encoding serves all pulls (Figure 2b), since decoders remember nothing;
+// the proxies let it cross the WAN once (shared values). And small layers travel uncompressed (section 5.1), by a rule
 // before that of the codec, {role: gradient, max_bytes: 4KiB, codec: verbatim}; see package policy.
 //
 // # State
 //
-// None: every encoding can be decoded by itself. Encoders implement codecs.Fused and codecs.Adaptive. With s=auto, which is not the
-// paper's, package feedback moves the multiplier, and the wire is the same.
+// None: every encoding can be decoded by itself. Encoders implement codecs.Fused and codecs.Adaptive. With s=auto,
+// which is not the paper's, package feedback moves the multiplier, and the wire is the same.
 //
 // # Wire
 //
@@ -28,9 +29,9 @@
 //	runs  the zero-run encoding of the p = ceil(values/5) quartic bytes of the block. Byte j is a·81 + b·27 + c·9 + d·3 + e
 //	      of values j, p+j, 2p+j, 3p+j and 4p+j plus 1, or of 0 beyond the last; k = 2..14 bytes of 121 are 243 + (k-2)
 //
-// With coder=entropy, the quartic bytes have 1, which is zero, beyond the last value, and a byte stands between M and the
-// rest: 0, and nothing follows, if all values are zeros; 6, and runs follow, where they are shorter; else, and then it is the
-// most values of a quartic byte that are no zeros,
+// With coder=entropy, the quartic bytes have 1, which is zero, beyond the last value, and a byte stands between M and
+// the rest: 0, and nothing follows, if all values are zeros; 6, and runs follow, where they are shorter; else, and then
+// it is the most values of a quartic byte that are no zeros,
 //
 //	none      2 bytes, little-endian, at least 1: how many bytes of 65,536 are five zeros
 //	density   2 bytes, little-endian, at least 1: how many values of 65,536 are no zeros, in the other bytes
@@ -41,10 +42,11 @@
 //
 // # Bounds
 //
-// Size: at most 4 + p bytes a block (1.6 bits a value and 4 bytes), at least 4 + p/14 (a byte for 280 of float32).
-// With coder=entropy, at most one byte a block more, and at most 1.05 times the order-0 entropy of the ternary values, scales
-// included, in blocks of 65,536 values of which 0.5 % are no zeros (tests say so, not a theorem): at s = 1, over steps 100 to 399 of
-// two trainings (integration/cmd/recordgradients), 0.05 to 0.18 bits a value, where zero-run encoding has 0.18 to 0.38.
+// Size: at most 4 + p bytes a block (1.6 bits a value and 4 bytes), at least 4 + p/14 (a byte for 280 of float32). With
+// coder=entropy, at most one byte a block more, and at most 1.05 times the order-0 entropy of the ternary values,
+// scales included, in blocks of 65,536 values of which 0.5 % are no zeros (tests say so, not a theorem): at s = 1, over
+// steps 100 to 399 of two trainings (integration/cmd/recordgradients), 0.05 to 0.18 bits a value, where zero-run
+// encoding has 0.18 to 0.38.
 // Error: |x-y| <= M/2 < max|x| for normal M (section 3.1), where M = s·max|x| over the block, rounded to
 // float32; values of magnitude M/2 and less are not sent. For elements of 16 bits, ±M is rounded to their type.
 // Time: O(n), two passes. Memory: none that grows with n but the encoding's
@@ -80,12 +82,13 @@ var maxS = float64(math.Nextafter32(2, 0))
 type Config struct {
 	// S is the sparsity multiplier, 1 <= S < 2: the larger, the fewer values are sent in a step. 0 is 1.
 	S float64
-	// Auto has error feedback move the multiplier, beginning at 1, so that the residual stays below ResidualRatio. S must be 0.
+	// Auto has error feedback move the multiplier, beginning at 1, so that the residual stays below ResidualRatio. S
+	// must be 0.
 	Auto bool
 	// ResidualRatio is the bound of the norm of the residual over that of the value, 1 to 1000, with Auto. 0 is 8.
 	ResidualRatio float64
-	// Block is the number of values that share a scale, at most 1<<24. 0 is 65,536, 256 KiB of float32. A tensor is given to an
-	// Encoder in parts of four times as many float32 (or half as many 64-bit elements).
+	// Block is the number of values that share a scale, at most 1<<24. 0 is 65,536, 256 KiB of float32. A tensor is
+	// given to an Encoder in parts of four times as many float32 (or half as many 64-bit elements).
 	Block int
 	// Coder makes the quartic bytes shorter. The zero Coder is the paper's.
 	Coder Coder
@@ -192,8 +195,8 @@ func (m method) MaxEncodedLen(n int) int {
 
 func (m method) Block(size int) int { return min(size, scalesInBlock*4*m.block) }
 
-// scalesInBlock is the number of blocks with an M of their own that travel together: a block of a tensor costs the path about
-// the same at every size, and coding is so quick that this shows below 1 MiB.
+// scalesInBlock is the number of blocks with an M of their own that travel together: a block of a tensor costs the path
+// about the same at every size, and coding is so quick that this shows below 1 MiB.
 const scalesInBlock = 4
 
 // blockLen is the maximum of bytes that a block of n values takes.

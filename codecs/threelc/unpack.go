@@ -16,8 +16,8 @@ var runLength = func() (table [256]uint8) {
 	return table
 }()
 
-// masks are the five values of an encoded byte, as masks of the bits of -M: all bits for -1, all but the sign for 1, none for 0.
-// A run has the masks of five zeros.
+// masks are the five values of an encoded byte, as masks of the bits of -M: all bits for -1, all but the sign for 1,
+// none for 0. A run has the masks of five zeros.
 var masks = func() (table [5][256]uint32) {
 	for b := range firstRun {
 		for k, rest := 4, b; k >= 0; k, rest = k-1, rest/3 {
@@ -27,8 +27,8 @@ var masks = func() (table [5][256]uint32) {
 	return table
 }()
 
-// unpack sets x from a block's zero-run encoding, with which src begins, times M (at least 0), and returns the length of that
-// encoding; ok is false if src ends before or its runs do not end with x.
+// unpack sets x from a block's zero-run encoding, with which src begins, times M (at least 0), and returns the length
+// of that encoding; ok is false if src ends before or its runs do not end with x.
 func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	bits := math.Float32bits(-M)
 	if tile() == 0 {
@@ -39,12 +39,12 @@ func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	return unpackPieces(x, src, bits, r)
 }
 
-// A reached is the progress of unpacking a block: the values of the first done quartic bytes are set, from used bytes of src, of
-// which the last stands for run zeros more.
+// A reached is the progress of unpacking a block: the values of the first done quartic bytes are set, from used bytes
+// of src, of which the last stands for run zeros more.
 type reached struct{ used, done, run int }
 
-// piece is the number of quartic bytes that unpackPieces makes at a time: so few that a processor still stores the values of one piece
-// while it expands the next.
+// piece is the number of quartic bytes that unpackPieces makes at a time: so few that a processor still stores the
+// values of one piece while it expands the next.
 const piece = 512
 
 // A room has the quartic bytes of a piece and the bytes that may be written behind it.
@@ -55,7 +55,8 @@ var quarticZeros = room(bytes.Repeat([]byte{fiveZeros}, len(room{})))
 // beyond is the maximum of bytes of the next piece in a room: as many as eight runs have.
 const beyond = 8 * maxRun
 
-// expansion has, for each encoded byte, the number of quartic bytes that it stands for, and in the lower half the first of them.
+// expansion has, for each encoded byte, the number of quartic bytes that it stands for, and in the lower half the first
+// of them.
 var expansion = func() (table [256]uint16) {
 	for b := range table {
 		first := b
@@ -67,9 +68,9 @@ var expansion = func() (table [256]uint16) {
 	return table
 }()
 
-// expand sets a from place at on to the quartic bytes that src stands for, until there are n or src ends. It returns the number
-// of bytes of src that it took and the place that it has reached: up to beyond behind n, but behind limit only by the rest of a
-// single run.
+// expand sets a from place at on to the quartic bytes that src stands for, until there are n or src ends. It returns
+// the number of bytes of src that it took and the place that it has reached: up to beyond behind n, but behind limit
+// only by the rest of a single run.
 func (a *room) expand(src []byte, at, n, limit int) (used, end int) {
 	used, at = expandTiles(a, src, at, min(n, limit-beyond))
 	return a.expandRest(src, used, at, n)
@@ -89,9 +90,9 @@ func (a *room) expandRest(src []byte, used, at, n int) (int, int) {
 	return used, at
 }
 
-// unpackPieces is unpack from where it has reached, by way of quartic bytes: of a whole block where kernels expand runs, and else
-// of the rest after unpackRuns. It expands a piece before it sets the values of the one before: in the processor, a kernel's
-// reads wait for all earlier stores, and values wait for memory.
+// unpackPieces is unpack from where it has reached, by way of quartic bytes: of a whole block where kernels expand
+// runs, and else of the rest after unpackRuns. It expands a piece before it sets the values of the one before: in the
+// processor, a kernel's reads wait for all earlier stores, and values wait for memory.
 func unpackPieces(x []float32, src []byte, bits uint32, r reached) (used int, ok bool) {
 	p := quarticLen(len(x))
 	var a [2]room

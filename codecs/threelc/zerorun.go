@@ -61,7 +61,8 @@ func shortenWords(dst, src []byte) (w, i int) {
 	return w, i
 }
 
-// shortenRest goes on where i bytes of src, without a run of zeros at their end, have become w bytes. It returns the length of dst.
+// shortenRest goes on where i bytes of src, without a run of zeros at their end, have become w bytes. It returns the
+// length of dst.
 func shortenRest(dst, src []byte, w, i, run int) int {
 	for i < len(src) || run > 0 {
 		for run < maxRun && i < len(src) && src[i] == fiveZeros {

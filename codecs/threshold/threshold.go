@@ -16,8 +16,8 @@
 // Size: as package topk for as many values.
 // Error: |x-y| < t for values as float32; as bfloat16 or float16, the values that are sent are rounded besides; values
 // beyond the type's largest become that.
-// Time: O(n), one pass in which most values are only compared. Memory: 150 KB and about 8 bytes for each value that is sent,
-// while it runs, and 4 for each with error feedback.
+// Time: O(n), one pass in which most values are only compared. Memory: 150 KB and about 8 bytes for each value that is
+// sent, while it runs, and 4 for each with error feedback.
 //
 // # Unsuited
 //

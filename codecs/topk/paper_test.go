@@ -55,8 +55,9 @@ func TestContraction(t *testing.T) {
 	}
 }
 
-// With feedback nothing is lost: the residual of a gradient that comes again and again does not grow with the steps. A step
-// sends k·n values of at least the threshold, so the residual settles where they make up for a gradient, at the mean over k.
+// With feedback nothing is lost: the residual of a gradient that comes again and again does not grow with the steps. A
+// step sends k·n values of at least the threshold, so the residual settles where they make up for a gradient, at the
+// mean over k.
 func TestNothingIsLost(t *testing.T) {
 	const n, steps, k = 1000, 400, 0.1
 	x, residual, sum := sparsetest.Fill(codectest.Gaussian, n, 1), make([]float32, n), make([]float64, n)

@@ -19,14 +19,15 @@
 //
 // # Bounds
 //
-// Size: count is k·n of a block of n values, rounded to the nearest, and at least 1 (n if k is 1). Fewer are sent
-// only where fewer are not zero. With a sampled threshold it is about k·n, if neighbours are not all alike within a third of
-// it where k·n is 2,048, and within a tenth where it is 25,600, nineteen times in twenty; never more than 2·k·n; where k·n is less than 2,048, the
-// threshold is exact. A position takes about 1.5 bits and log2 of 1/k.
+// Size: count is k·n of a block of n values, rounded to the nearest, and at least 1 (n if k is 1). Fewer are sent only
+// where fewer are not zero. With a sampled threshold it is about k·n, if neighbours are not all alike within a third of
+// it where k·n is 2,048, and within a tenth where it is 25,600, nineteen times in twenty; never more than 2·k·n; where
+// k·n is less than 2,048, the threshold is exact. A position takes about 1.5 bits and log2 of 1/k.
 // Error: ‖x-y‖² ≤ (1-count/n)·‖x‖² for values as float32, exact or not: no value that stays is larger than one that is
-// sent. As bfloat16 or float16, the values that are sent are rounded besides; values beyond the type's largest become that.
-// Time: O(n); a pass over the block in which most values are only compared, after a look at one in 64. Memory: 150 KB and
-// about 12·k·n bytes while it runs, and 4·n with error feedback.
+// sent. As bfloat16 or float16, the values that are sent are rounded besides; values beyond the type's largest become
+// that.
+// Time: O(n); a pass over the block in which most values are only compared, after a look at one in 64. Memory: 150 KB
+// and about 12·k·n bytes while it runs, and 4·n with error feedback.
 //
 // # Unsuited
 //

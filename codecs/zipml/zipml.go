@@ -1,10 +1,11 @@
 // Package zipml rounds values to whole multiples of a step that divides their range evenly, as ZipML's fixed-point
-// quantification does ([Zhang et al.]): the baseline of SKCompress ([Jiang et al.], sections 4.1 and 7.1), which sends 16 bits a
-// value since 8 converge badly, and finds that most values become 0 if most are near zero.
+// quantification does ([Zhang et al.]): the baseline of SKCompress ([Jiang et al.], sections 4.1 and 7.1), which sends
+// 16 bits a value since 8 converge badly, and finds that most values become 0 if most are near zero.
 //
-// Deviations from the paper (this package has only the part of it that SKCompress describes): rounding is to the nearest, not at random
-// ("QSGD and TernGrad further introduce a stochastic rounding"); the range is that of a block of values, 1,048,576 by default,
-// and begins or ends at zero if all have one sign; and zero is a level, so that a value of 0 stays 0.
+// Deviations from the paper (this package has only the part of it that SKCompress describes): rounding is to the
+// nearest, not at random ("QSGD and TernGrad further introduce a stochastic rounding"); the range is that of a block of
+// values, 1,048,576 by default, and begins or ends at zero if all have one sign; and zero is a level, so that a value
+// of 0 stays 0.
 //
 // # State
 //
@@ -23,7 +24,8 @@
 // # Bounds
 //
 // Size: 1 or 2 bytes a value and 6 a block: 4.00x or 2.00x.
-// Error: |x-y| <= step/2 + |x|·2^-23, where step = (max(x, 0) - min(x, 0))/(2^bits - 2) over the block, rounded up to float32.
+// Error: |x-y| <= step/2 + |x|·2^-23, where step = (max(x, 0) - min(x, 0))/(2^bits - 2) over the block, rounded up to
+// float32.
 // Time: O(n), two passes. Memory: none that grows with n but the encoding's.
 //
 // # Unsuited
@@ -50,8 +52,8 @@ const (
 // Config has the method's parameters. The zero Config is zipml(bits=8).
 type Config struct {
 	Bits int // of a value: 8 or 16. 0 is 8
-	// Block is the number of values that share a range, at most 1<<24. 0 is 1,048,576, 4 MiB of float32. A tensor is given to an
-	// Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
+	// Block is the number of values that share a range, at most 1<<24. 0 is 1,048,576, 4 MiB of float32. A tensor is
+	// given to an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
 	Block int
 }
 

@@ -67,8 +67,8 @@ func TestErrorBound(t *testing.T) {
 	}
 }
 
-// SKCompress, Figure 3: where values are from -0.353 to 0.004, and most near 0, a uniform step of 8 bits makes nearly all of
-// these 0; one of 16 bits does not.
+// SKCompress, Figure 3: where values are from -0.353 to 0.004, and most near 0, a uniform step of 8 bits makes nearly
+// all of these 0; one of 16 bits does not.
 func TestMostBecomeZero(t *testing.T) {
 	const n = 10_000
 	x, y := make([]float32, n), make([]float32, n)

@@ -24,8 +24,8 @@ import (
 // A Server is a running Prometheus.
 type Server struct{ address string }
 
-// Start runs a Prometheus that scrapes the targets, addresses of TCP, each second, with the rules and alerts of the folder rules, for the time of the test. It skips the test
-// where there is no Prometheus.
+// Start runs a Prometheus that scrapes the targets, addresses of TCP, each second, with the rules and alerts of the
+// folder rules, for the time of the test. It skips the test where there is no Prometheus.
 func Start(t *testing.T, rules string, targets ...string) *Server {
 	t.Helper()
 	server, _ := require.Prometheus(t)
@@ -99,7 +99,8 @@ func (s *Server) Query(expr string) ([]Sample, error) {
 // Patience is how long a test waits for Prometheus: on a loaded machine many of its scrapes come too late.
 const Patience = 2 * time.Minute
 
-// Await waits until an expression, such as a comparison, has a value, and fails the test if it has none within Patience.
+// Await waits until an expression, such as a comparison, has a value, and fails the test if it has none within
+// Patience.
 func (s *Server) Await(t *testing.T, expr string) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); ; time.Sleep(100 * time.Millisecond) {

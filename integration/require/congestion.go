@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// RestrictedCongestion returns a congestion control of this kernel that only CAP_NET_ADMIN may choose. It skips t if there is none.
+// RestrictedCongestion returns a congestion control of this kernel that only CAP_NET_ADMIN may choose. It skips t if
+// there is none.
 func RestrictedCongestion(t testing.TB) string {
 	t.Helper()
 	read := func(name string) []string {

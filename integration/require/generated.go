@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Generated checks that the committed programs of a package for the kernel are the ones that the go:generate line of one of its files
-// makes. It skips t unless the compiler is there.
+// Generated checks that the committed programs of a package for the kernel are the ones that the go:generate line of
+// one of its files makes. It skips t unless the compiler is there.
 func Generated(t *testing.T, pkg, file string) {
 	t.Helper()
 	Command(t, "go")

@@ -10,8 +10,8 @@ import (
 // go run ./integration/cmd/recordgradients fills. They are too large for the repository.
 const GradientsVariable = "GRADPROXY_GRADIENTS"
 
-// Gradients skips t unless there is a folder of recorded gradients, and returns its files: .npy arrays of shape (steps, elements),
-// one file for each model. There are at least two.
+// Gradients skips t unless there is a folder of recorded gradients, and returns its files: .npy arrays of shape (steps,
+// elements), one file for each model. There are at least two.
 func Gradients(t testing.TB) []string {
 	t.Helper()
 	dir := os.Getenv(GradientsVariable)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Prometheus skips t unless a Prometheus is there, on the PATH or as integration/env/install.sh puts it, and returns the paths of the server and of
-// promtool.
+// Prometheus skips t unless a Prometheus is there, on the PATH or as integration/env/install.sh puts it, and returns
+// the paths of the server and of promtool.
 func Prometheus(t testing.TB) (server, promtool string) {
 	t.Helper()
 	server, promtool = environment("prometheus", "prometheus"), environment("prometheus", "promtool")
@@ -16,8 +16,8 @@ func Prometheus(t testing.TB) (server, promtool string) {
 	return server, promtool
 }
 
-// environment returns the path of a program on the PATH, or else of a Debian package that integration/env/install.sh has unpacked in a folder of
-// that name; "": it is not there.
+// environment returns the path of a program on the PATH, or else of a Debian package that integration/env/install.sh
+// has unpacked in a folder of that name; "": it is not there.
 func environment(folder, program string) string {
 	if path, err := exec.LookPath(program); err == nil {
 		return path

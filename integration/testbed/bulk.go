@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Stream is a TCP connection from the first site of a WAN to the second one. Its bytes are random, so that nothing makes fewer of
-// them. It ends with Close.
+// A Stream is a TCP connection from the first site of a WAN to the second one. Its bytes are random, so that nothing
+// makes fewer of them. It ends with Close.
 type Stream struct {
 	near, far net.Conn
 }
@@ -26,7 +26,8 @@ type Stream struct {
 // BesideProxies is a port whose connections the proxies leave alone.
 const BesideProxies = 900
 
-// Connect makes a Stream to a port, 0: any that the proxies take over, under a congestion control of the kernel's, "": its default.
+// Connect makes a Stream to a port, 0: any that the proxies take over, under a congestion control of the kernel's, "":
+// its default.
 func Connect(ctx context.Context, w *WAN, port uint16, congestion string) (s *Stream, err error) {
 	from, to := w.Sites[0], w.Sites[1]
 	l, err := to.Listen(netip.AddrPortFrom(to.Addr, port).String())
@@ -77,8 +78,8 @@ func (s *Stream) Receive(d time.Duration) (mbps float64, err error) {
 	return float64(n) * 8 / d.Seconds() / 1e6, nil
 }
 
-// RoundTrips sends a byte there and back, again and again for a time, and returns how long each round trip has taken, the shortest
-// first.
+// RoundTrips sends a byte there and back, again and again for a time, and returns how long each round trip has taken,
+// the shortest first.
 func (s *Stream) RoundTrips(d time.Duration) (taken []time.Duration, err error) {
 	end := time.Now().Add(d)
 	echo := make(chan error, 1)
@@ -104,8 +105,8 @@ func (s *Stream) RoundTrips(d time.Duration) (taken []time.Duration, err error) 
 	return taken, nil
 }
 
-// Steps sends a burst there and, when it has come whole, one back, again and again for a time, and returns how long each has taken together,
-// the shortest first.
+// Steps sends a burst there and, when it has come whole, one back, again and again for a time, and returns how long
+// each has taken together, the shortest first.
 func (s *Stream) Steps(burst int, d time.Duration) (taken []time.Duration, err error) {
 	end := time.Now().Add(d)
 	there, back := make([]byte, burst), make([]byte, burst)

@@ -34,7 +34,8 @@ func NewCgroups(sites int) (*Cgroups, error) {
 // Folder has the cgroup of each site, by its number, as [Config].Cgroup wants it.
 func (c *Cgroups) Folder() string { return c.folder }
 
-// Under returns the command that runs each rank of a job in the cgroup of its site, where each site has one rank, for [Job].Under.
+// Under returns the command that runs each rank of a job in the cgroup of its site, where each site has one rank, for
+// [Job].Under.
 func (c *Cgroups) Under() []string {
 	return []string{"sh", "-c", `echo $$ >"$0/$RANK/cgroup.procs" && exec "$@"`, c.folder}
 }

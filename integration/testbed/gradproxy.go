@@ -76,8 +76,8 @@ type Loss struct {
 	Sums       string // which of them may lose something, as configurations write it; "": gradients
 	NoFeedback bool   // no error feedback: the codec Gradients keeps no residual
 
-	// Protocol of a job that proves roles, so that the configuration says nothing of its sums and has rules for the protocol
-	// only; "": another.
+	// Protocol of a job that proves roles, so that the configuration says nothing of its sums and has rules for the
+	// protocol only; "": another.
 	Protocol string
 	State    string // codec of the differences of weights that come back; "": lossless
 }
@@ -157,7 +157,8 @@ peers:
 	return text + c.Loss.yaml(len(w.Sites))
 }
 
-// intercept returns how the proxy of site i takes connections over. cgroups is the folder of the sites' cgroups; "": there are none.
+// intercept returns how the proxy of site i takes connections over. cgroups is the folder of the sites' cgroups; "":
+// there are none.
 func (s *Site) intercept(cgroups string, i int) string {
 	switch {
 	case s.Gateway != nil:
@@ -227,7 +228,8 @@ func (g *Gradproxy) Replace(ctx context.Context, w *WAN, ps Proxies, i int, c Co
 // Path returns the path of the program.
 func (g *Gradproxy) Path() string { return g.binary }
 
-// Reload has all proxies read another configuration, and waits until each has. It differs only in what takes no restart.
+// Reload has all proxies read another configuration, and waits until each has. It differs only in what takes no
+// restart.
 func (g *Gradproxy) Reload(ctx context.Context, w *WAN, ps Proxies, c Config) error {
 	const read = "gradproxy_config_reloads_total"
 	for k, p := range ps {

@@ -23,9 +23,10 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Hostile is a peer of the proxies at other sites with a certificate as good as theirs. It attacks them all the time, in this process and its site's
-// namespace, by everything at once: openings to servers that it may not have, openings that it resets, values of zeros without end, blocks of
-// zeros towards a server that it may have, and handshakes that never end.
+// A Hostile is a peer of the proxies at other sites with a certificate as good as theirs. It attacks them all the time,
+// in this process and its site's namespace, by everything at once: openings to servers that it may not have, openings
+// that it resets, values of zeros without end, blocks of zeros towards a server that it may have, and handshakes that
+// never end.
 type Hostile struct {
 	endpoint *tunnel.Endpoint
 	stop     context.CancelFunc
@@ -42,7 +43,8 @@ const (
 	blocksAtOnce = 20
 )
 
-// Attack has site i attack the proxies of c, from now until Stop. sinks are addresses at their sites that it may have dialled, which take bytes.
+// Attack has site i attack the proxies of c, from now until Stop. sinks are addresses at their sites that it may have
+// dialled, which take bytes.
 func (g *Gradproxy) Attack(w *WAN, i int, c Config, sinks map[int]netip.AddrPort) (*Hostile, error) {
 	own := w.Sites[i]
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -147,8 +149,8 @@ func (h *Hostile) silent(ctx context.Context, dial func(context.Context, string,
 	}
 }
 
-// A zeros is the frames of a slot's declaration and of blocks of zeros, 16 MiB each, which take some bytes each. To encode the blocks costs an
-// attacker far more than to send them, so an attack does so once.
+// A zeros is the frames of a slot's declaration and of blocks of zeros, 16 MiB each, which take some bytes each. To
+// encode the blocks costs an attacker far more than to send them, so an attack does so once.
 type zeros struct{ declare, body []byte }
 
 func newZeros(codec string, key uint64, blocks int) (z zeros, err error) {

@@ -19,8 +19,8 @@ import (
 )
 
 // A Job is a training program of one process a rank, which prints "step K" to stderr after step K and at the end a line
-// of JSON to stdout, as the programs in integration/testdata do. With RANKS_JOIN=stdin in its environment it prints "joins" to stderr
-// once its framework is loaded, and joins the other ranks when its stdin ends.
+// of JSON to stdout, as the programs in integration/testdata do. With RANKS_JOIN=stdin in its environment it prints
+// "joins" to stderr once its framework is loaded, and joins the other ranks when its stdin ends.
 type Job struct {
 	Python  string   // the interpreter
 	Program string   // the script
@@ -33,9 +33,10 @@ type Job struct {
 	Agents  bool     // each rank is started by torchrun
 	Lingers bool     // processes of Nodes may hang once all workers have reported, which then is the job's end
 
-	// All ranks start at once. The other ranks join rank 0 when it listens for them, so that none of them meets a closed port.
-	// torchrun's agents join by themselves; each of them starts when the first one listens. Some names the ranks to start, which then join
-	// at once, instead of all; Port must then be the same at each start of a part of the job.
+	// All ranks start at once. The other ranks join rank 0 when it listens for them, so that none of them meets a
+	// closed port. torchrun's agents join by themselves; each of them starts when the first one listens. Some names the
+	// ranks to start, which then join at once, instead of all; Port must then be the same at each start of a part of
+	// the job.
 	Some []int
 	Port int // rank 0 listens on; 0: one by chance
 }
@@ -197,14 +198,16 @@ func (w *WAN) begin(rank *Rank, site *Site, job Job, argv, env []string, held bo
 	return err
 }
 
-// listens waits until the rank listens on a TCP port. It fails with ctx; a rank that ends says itself why. To look costs the kernel a walk
-// through the whole table of connections, so the waits between looks are twenty times as long as a look takes.
+// listens waits until the rank listens on a TCP port. It fails with ctx; a rank that ends says itself why. To look
+// costs the kernel a walk through the whole table of connections, so the waits between looks are twenty times as long
+// as a look takes.
 func (r *Rank) listens(ctx context.Context, port int) error {
 	const listen = "0A" // TCP_LISTEN of Linux's tcp_states.h
 	for {
 		looked := time.Now()
 		for _, family := range []string{"tcp", "tcp6"} {
-			// The table of the namespace that the process is in. Fields: number, local address:port in hex, remote, state.
+			// The table of the namespace that the process is in. Fields: number, local address:port in hex, remote,
+			// state.
 			table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", r.cmd.Process.Pid, family))
 			for line := range strings.Lines(string(table)) {
 				f := strings.Fields(line)
@@ -314,8 +317,8 @@ func (r *Rank) Step(ctx context.Context, k int) error {
 	return nil
 }
 
-// wait waits until the rank's stdout and stderr have told that done is so, which is called with mu locked. It fails if the rank
-// ends before, and with ctx.
+// wait waits until the rank's stdout and stderr have told that done is so, which is called with mu locked. It fails if
+// the rank ends before, and with ctx.
 func (r *Rank) wait(ctx context.Context, done func() bool) error {
 	for {
 		ended := r.ended() // and so has its output

@@ -20,8 +20,9 @@ import (
 //go:embed machine.sh
 var bootCommands string
 
-// A Machine is a host of its own at a site: systemd as the first process of its namespaces, on a copy of this host's files that it may change, so
-// that packages can be installed. Its network is the site's, and so are the connections of jobs that run there.
+// A Machine is a host of its own at a site: systemd as the first process of its namespaces, on a copy of this host's
+// files that it may change, so that packages can be installed. Its network is the site's, and so are the connections of
+// jobs that run there.
 type Machine struct {
 	site    *Site
 	cgroup  string
@@ -99,7 +100,8 @@ func child(pid int) int {
 	return 0
 }
 
-// Run runs a command on the machine as root, and returns its output, standard error included, which is part of the error too.
+// Run runs a command on the machine as root, and returns its output, standard error included, which is part of the
+// error too.
 func (m *Machine) Run(ctx context.Context, argv ...string) (string, error) {
 	inside := []string{"--target", strconv.Itoa(m.init), "--all", "--root", "--wd", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
 	cmd := exec.CommandContext(ctx, "nsenter", append(inside, argv...)...)

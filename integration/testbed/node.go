@@ -37,8 +37,8 @@ func (j *Job) processes() int {
 	return j.Ranks
 }
 
-// environment returns the variables that give a process its rank or role and the others' addresses: the variables of torch
-// and JAX, of ps-lite, or NODES and NODE.
+// environment returns the variables that give a process its rank or role and the others' addresses: the variables of
+// torch and JAX, of ps-lite, or NODES and NODE.
 func (j *Job) environment(w *WAN, r int, own *Site) []string {
 	port := strconv.Itoa(j.Port)
 	if j.Nodes == nil {
@@ -65,7 +65,8 @@ func (j *Job) environment(w *WAN, r int, own *Site) []string {
 	}
 }
 
-// nodes describes the processes of a job to each of them, in JSON: an array in their order. The next nine ports are a process's own as well.
+// nodes describes the processes of a job to each of them, in JSON: an array in their order. The next nine ports are a
+// process's own as well.
 func (j *Job) nodes(w *WAN) string {
 	type node struct {
 		Role string `json:"role"`

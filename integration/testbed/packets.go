@@ -25,14 +25,15 @@ type Packets struct {
 	Near    int // of these, the ones that follow another one of their flow within nearTime
 }
 
-// nearTime is so short that a proxy which gathers small messages for an eighth of a round trip of 10 ms or more sends no two packets within it that are not full.
+// nearTime is so short that a proxy which gathers small messages for an eighth of a round trip of 10 ms or more sends
+// no two packets within it that are not full.
 const nearTime = 600 * time.Microsecond
 
 // fullPacket is the least length in bytes of a packet that counts as full: carriers over datagrams begin with 1,200.
 const fullPacket = 1100
 
-// smallDatagram bounds a datagram that holds an acknowledgement of a DTLS carrier and nothing else: DTLS adds 29 bytes, and a record of the
-// tunnel does not fit.
+// smallDatagram bounds a datagram that holds an acknowledgement of a DTLS carrier and nothing else: DTLS adds 29 bytes,
+// and a record of the tunnel does not fit.
 const smallDatagram = 29 + 6 + 29
 
 // Add adds the packets of o.
@@ -102,7 +103,8 @@ func (c *PacketCount) Stop() error {
 	return nil
 }
 
-// vnetHeader is the length of the virtio_net_hdr before each packet, and gsoSize where its field of that name is (linux/virtio_net.h).
+// vnetHeader is the length of the virtio_net_hdr before each packet, and gsoSize where its field of that name is
+// (linux/virtio_net.h).
 const (
 	vnetHeader = 10
 	gsoSize    = 4

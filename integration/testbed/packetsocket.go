@@ -26,7 +26,8 @@ type packetSocket struct {
 	err  error         // of the reader, when it has ended
 }
 
-// openPackets opens a packetSocket on a device of the caller's network namespace, with an option of SOL_PACKET. Its reader begins with read.
+// openPackets opens a packetSocket on a device of the caller's network namespace, with an option of SOL_PACKET. Its
+// reader begins with read.
 func openPackets(device string, option int) (*packetSocket, error) {
 	dev, err := net.InterfaceByName(device)
 	if err != nil {
@@ -48,8 +49,8 @@ func openPackets(device string, option int) (*packetSocket, error) {
 	return s, nil
 }
 
-// read calls take with each packet, the side from which it came and the time at which the kernel saw it, until there are none and the socket is to end.
-// take must not keep the packet.
+// read calls take with each packet, the side from which it came and the time at which the kernel saw it, until there
+// are none and the socket is to end. take must not keep the packet.
 func (s *packetSocket) read(take func(packet []byte, from *unix.SockaddrLinklayer, at time.Duration)) {
 	defer close(s.done)
 	frame, control := make([]byte, packetFrame), make([]byte, 64)
@@ -69,7 +70,8 @@ func (s *packetSocket) read(take func(packet []byte, from *unix.SockaddrLinklaye
 	}
 }
 
-// stop ends the reader once no packet waits for it, and closes the socket. That the kernel has dropped packets is an error.
+// stop ends the reader once no packet waits for it, and closes the socket. That the kernel has dropped packets is an
+// error.
 func (s *packetSocket) stop() error {
 	s.ends.Store(true)
 	<-s.done

@@ -44,8 +44,9 @@ func startProcess(cmd *exec.Cmd, see func(line string)) (*process, error) {
 	return p, nil
 }
 
-// forker returns the function that starts processes from one thread, which lives as long as this process: Linux ties the
-// signal for a parent's death (prctl(2), PR_SET_PDEATHSIG) to the thread that forked, and Go ends threads now and then.
+// forker returns the function that starts processes from one thread, which lives as long as this process: Linux ties
+// the signal for a parent's death (prctl(2), PR_SET_PDEATHSIG) to the thread that forked, and Go ends threads now and
+// then.
 var forker = sync.OnceValue(func() func(*exec.Cmd) error {
 	commands, results := make(chan *exec.Cmd), make(chan error)
 	go func() {

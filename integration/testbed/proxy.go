@@ -181,7 +181,8 @@ func (ps Proxies) Sum(ctx context.Context, metric string, labels ...string) (sum
 	return sum, nil
 }
 
-// Doubts returns the doubts about a candidate's prediction for a role, over all proxies: the part of the sample, from 0 to 1, that came while residuals were still growing, and the blocks on which the guard acted.
+// Doubts returns the doubts about a candidate's prediction for a role, over all proxies: the part of the sample, from 0
+// to 1, that came while residuals were still growing, and the blocks on which the guard acted.
 func (ps Proxies) Doubts(ctx context.Context, role, codec string) (early float64, guarded int, err error) {
 	var grew, raw int64
 	for _, p := range ps {
@@ -207,7 +208,8 @@ func (ps Proxies) Doubts(ctx context.Context, role, codec string) (early float64
 	return float64(grew) / float64(raw), guarded, nil
 }
 
-// Count is Sum of a metric without labels, which each proxy must have: a name that no proxy knows is an error and not 0.
+// Count is Sum of a metric without labels, which each proxy must have: a name that no proxy knows is an error and
+// not 0.
 func (ps Proxies) Count(ctx context.Context, metric string) (sum float64, err error) {
 	for _, p := range ps {
 		samples, err := p.Metrics(ctx)

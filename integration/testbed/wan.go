@@ -187,7 +187,8 @@ func (w *WAN) LinkBytes() uint64 {
 	return sum
 }
 
-// LinkBytesOf returns the IP bytes that the link between two sites, i below j, has carried so far: from i to j, and back.
+// LinkBytesOf returns the IP bytes that the link between two sites, i below j, has carried so far: from i to j, and
+// back.
 func (w *WAN) LinkBytesOf(i, j int) (there, back uint64) {
 	n := len(w.Sites)
 	s := w.links[i*(2*n-i-1)/2+j-i-1].Stats()

@@ -40,8 +40,8 @@ func Path(mbps, rttMs int) wansim.Link {
 	return l
 }
 
-// Across calls f with a WAN of n sites, and with proxies at them unless the way is Direct; both end with f. An error of f
-// comes with the proxies' warnings.
+// Across calls f with a WAN of n sites, and with proxies at them unless the way is Direct; both end with f. An error of
+// f comes with the proxies' warnings.
 func (g *Gradproxy) Across(ctx context.Context, n int, link wansim.Link, way Way, c Config, f func(*WAN, Proxies) error) (err error) {
 	w, err := NewWAN(ctx, n, link)
 	if err != nil {

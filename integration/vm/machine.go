@@ -26,7 +26,8 @@ type machine interface {
 	name() string
 	// modules are the kernel's.
 	modules() *modules
-	// command returns the command line of a guest whose job and first process lie in the directory dir. It may write to dir.
+	// command returns the command line of a guest whose job and first process lie in the directory dir. It may write to
+	// dir.
 	command(g Guest, dir string) ([]string, error)
 	// slowdown is the factor by which programs run slower than on the host, at most.
 	slowdown() int
@@ -85,8 +86,9 @@ func choose(t testing.TB, kind string) machine {
 	return m
 }
 
-// Emulated reports whether this process runs in a guest whose processor is emulated, or, on the host, whether guests will.
-// Such a guest is late by some hundred microseconds for each timer, and carries some 50 Mbit/s in packets of full size.
+// Emulated reports whether this process runs in a guest whose processor is emulated, or, on the host, whether guests
+// will. Such a guest is late by some hundred microseconds for each timer, and carries some 50 Mbit/s in packets of full
+// size.
 func Emulated() bool {
 	if kind := cmp.Or(os.Getenv(insideVariable), os.Getenv(Variable)); kind != "" {
 		return kind == "qemu"

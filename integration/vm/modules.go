@@ -54,7 +54,8 @@ func moduleName(path string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(filepath.Base(path), ".ko"), "-", "_")
 }
 
-// resolve returns the files of modules, each after the modules that it needs. Modules that the kernel contains have no file.
+// resolve returns the files of modules, each after the modules that it needs. Modules that the kernel contains have no
+// file.
 func (m *modules) resolve(names []string) (files []string, err error) {
 	for _, name := range names {
 		if m.builtin[name] {

@@ -30,8 +30,9 @@ func process(ctx context.Context, line []string, console io.Writer) *exec.Cmd {
 	return cmd
 }
 
-// runGuest runs a guest. An exact one is a real-time process (sched(7)), so that its clock does not wait for the machine's other work
-// and the guest's timings do not measure the machine's load. Where that is forbidden the guest is less exact.
+// runGuest runs a guest. An exact one is a real-time process (sched(7)), so that its clock does not wait for the
+// machine's other work and the guest's timings do not measure the machine's load. Where that is forbidden the guest is
+// less exact.
 func runGuest(cmd *exec.Cmd, exact bool) error {
 	started := make(chan error)
 	go func() {
@@ -53,8 +54,9 @@ func runGuest(cmd *exec.Cmd, exact bool) error {
 	return cmd.Wait()
 }
 
-// guard adds a process to the group that kills all of it when this process ends, however it does, and on release. The kernel
-// alone (prctl(2), PR_SET_PDEATHSIG) would end only the group's first process: the threads that a guest's processes run in stay.
+// guard adds a process to the group that kills all of it when this process ends, however it does, and on release. The
+// kernel alone (prctl(2), PR_SET_PDEATHSIG) would end only the group's first process: the threads that a guest's
+// processes run in stay.
 func guard(group int) (release func(), err error) {
 	watcher := exec.Command("sh", "-c", "read _; kill -KILL 0")
 	watcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}

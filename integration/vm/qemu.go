@@ -36,8 +36,8 @@ func (q *qemu) slowdown() int     { return 4 }
 // HostTag is the tag of the host's root, which is a file system over 9P.
 const HostTag = "host"
 
-// FirstModules is the directory of the initial file system with the modules that mounting the host's root takes. They are
-// loaded in the order of their names.
+// FirstModules is the directory of the initial file system with the modules that mounting the host's root takes. They
+// are loaded in the order of their names.
 const FirstModules = "/first-modules"
 
 // command writes the guest's initial file system, in which the first process mounts the host's.
@@ -69,7 +69,8 @@ func (q *qemu) command(g Guest, dir string) ([]string, error) {
 	if err := os.WriteFile(initial, archive(content), 0o644); err != nil {
 		return nil, err
 	}
-	// Without no_timer_check the kernel panics where the emulated timer does not tick in time for its check, as on a busy machine.
+	// Without no_timer_check the kernel panics where the emulated timer does not tick in time for its check, as on a
+	// busy machine.
 	return []string{
 		q.program, "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", fmt.Sprint(g.memory()),

@@ -1,13 +1,15 @@
 // Package vm runs a test's program under another kernel, Linux 6.1, which has netem, fq and other queueing disciplines,
-// nftables, TUN, and BPF at clsact and cgroups, whatever the machine's own kernel has. There are two kinds of virtual machine:
+// nftables, TUN, and BPF at clsact and cgroups, whatever the machine's own kernel has. There are two kinds of virtual
+// machine:
 //
-//   - uml: Debian's user-mode Linux, a kernel that is an ordinary process. The guest is up in two seconds, runs programs at
-//     native speed, and has one processor, no BTF, and a BPF verifier that demands aligned access. It cannot start on
-//     processors with AMX, whose register state exceeds its buffer.
-//   - qemu: Debian's packaged kernel in QEMU without KVM, which starts everywhere. The guest is up in about five seconds and
-//     runs programs many times slower.
+//   - uml: Debian's user-mode Linux, a kernel that is an ordinary process. The guest is up in two seconds, runs
+//     programs at native speed, and has one processor, no BTF, and a BPF verifier that demands aligned access. It
+//     cannot start on processors with AMX, whose register state exceeds its buffer.
+//   - qemu: Debian's packaged kernel in QEMU without KVM, which starts everywhere. The guest is up in about five
+//     seconds and runs programs many times slower.
 //
-// A guest runs in the first that is installed and starts here; the environment variable GRADPROXY_VM chooses one by name.
+// A guest runs in the first that is installed and starts here; the environment variable GRADPROXY_VM chooses one by
+// name.
 //
 // The guest sees the host's files, read-only but for /run, where it finds a TMPDIR, and has its own processes, devices,
 // cgroups and network. Install both kinds by integration/env/install.sh uml qemu.
@@ -41,8 +43,8 @@ var Networking = []string{
 	"ipv6", "veth", "tun", "ifb", "sch_netem", "sch_tbf", "sch_htb", "sch_fq", "sch_fq_codel", "sch_ingress", "cls_u32", "cls_bpf", "act_mirred",
 }
 
-// A Guest describes the system that a program finds. The zero Guest has the modules of Networking, 512 MB of memory and two
-// minutes.
+// A Guest describes the system that a program finds. The zero Guest has the modules of Networking, 512 MB of memory and
+// two minutes.
 type Guest struct {
 	Kind    string        // of virtual machine: uml or qemu; "": that of the environment variable, or the first that starts here
 	Modules []string      // names of modules that are loaded besides Networking and all that they need
@@ -50,7 +52,8 @@ type Guest struct {
 	Memory  int           // MB; 0: 512
 	Timeout time.Duration // time until the guest is killed and the test fails, at native speed; 0: two minutes
 
-	// Exact guests keep their time on a busy machine, as a test needs whose program measures rates or delays. Everything else on the machine waits for them.
+	// Exact guests keep their time on a busy machine, as a test needs whose program measures rates or delays.
+	// Everything else on the machine waits for them.
 	Exact bool
 }
 
@@ -60,8 +63,8 @@ func Run(t testing.TB, program string, args ...string) string {
 	return Guest{}.Run(t, program, args...)
 }
 
-// Run boots the guest, runs the program in it in the caller's working directory and returns the program's output. The test
-// fails if the program fails. Skips t where no kind of virtual machine is installed and starts.
+// Run boots the guest, runs the program in it in the caller's working directory and returns the program's output. The
+// test fails if the program fails. Skips t where no kind of virtual machine is installed and starts.
 func (g Guest) Run(t testing.TB, program string, args ...string) string {
 	t.Helper()
 	return g.run(t, choose(t, g.Kind), program, args...)
@@ -75,8 +78,8 @@ func (g Guest) RunTests(t testing.TB, pkg string, flags ...string) string {
 	return g.run(t, m, TestBinary(t, pkg), append(testFlags(g.timeout(m)), flags...)...)
 }
 
-// RunEach runs the tests of several test binaries in one guest, one after another, and returns their output. Each has its binary, of TestBinary, and its flags.
-// The test fails with the first of them that does.
+// RunEach runs the tests of several test binaries in one guest, one after another, and returns their output. Each has
+// its binary, of TestBinary, and its flags. The test fails with the first of them that does.
 func (g Guest) RunEach(t testing.TB, tests ...[]string) string {
 	t.Helper()
 	m := choose(t, g.Kind)
@@ -130,8 +133,8 @@ func (g Guest) memory() int {
 	return g.Memory
 }
 
-// A Job tells the guest's first process (integration/vm/init) its work. The process reads it from a file of the host, whose
-// path is the value of JobVariable in its environment.
+// A Job tells the guest's first process (integration/vm/init) its work. The process reads it from a file of the host,
+// whose path is the value of JobVariable in its environment.
 type Job struct {
 	Nonce   string   // in the lines by which it marks the begin and the end of the program's output
 	Program []string // the program, as a path, and its arguments
@@ -141,8 +144,8 @@ type Job struct {
 	Timeout time.Duration // time until the guest powers off, whatever runs in it
 }
 
-// JobVariable names the file of a Job. A kernel hands words of its command line that it does not know to its first process,
-// as environment.
+// JobVariable names the file of a Job. A kernel hands words of its command line that it does not know to its first
+// process, as environment.
 const JobVariable = "VM_JOB"
 
 // jobFile and initFile are names in a guest's directory: of the Job, and of the first process.
@@ -210,8 +213,8 @@ func verdict(t testing.TB, console, nonce string, err error) string {
 	return output
 }
 
-// TestBinary returns the path of a test binary of the package, "." for the caller's, without race detector, whose memory
-// layout a guest does not have.
+// TestBinary returns the path of a test binary of the package, "." for the caller's, without race detector, whose
+// memory layout a guest does not have.
 func TestBinary(t testing.TB, pkg string) string {
 	t.Helper()
 	require.Command(t, "go")

@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/tensorflow"
 )
 
-// Protocols returns a new value of every protocol, in the order in which they are tried. The facts that connections of a
-// job share live in these values: a process must keep one set.
+// Protocols returns a new value of every protocol, in the order in which they are tried. The facts that connections of
+// a job share live in these values: a process must keep one set.
 func Protocols() []parser.Protocol {
 	return []parser.Protocol{
 		new(gloo.Protocol),

@@ -19,7 +19,8 @@ const (
 // maxBlock bounds a block's length in bytes.
 const maxBlock = 16 << 20
 
-// maxPacket bounds a packet's length in bytes. The largest are packets that a network card will cut up (BIG TCP: 512 KiB).
+// maxPacket bounds a packet's length in bytes. The largest are packets that a network card will cut up (BIG TCP: 512
+// KiB).
 const maxPacket = 1 << 20
 
 // blocks hands out a pcapng file block by block, after it has checked the lengths within: pcapgo allocates by them. It

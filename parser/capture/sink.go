@@ -17,8 +17,8 @@ type Conn struct {
 
 // A Sink receives the bytes of one connection. Its methods are not called concurrently.
 type Sink interface {
-	// Data is the next bytes of one side, in order. Within a capture, calls for all connections come in the order of the
-	// packets. b is valid until Data returns.
+	// Data is the next bytes of one side, in order. Within a capture, calls for all connections come in the order of
+	// the packets. b is valid until Data returns.
 	Data(from parser.Side, b []byte)
 	// Gap says that the capture lacks bytes of that side; Data goes on after them.
 	Gap(from parser.Side)

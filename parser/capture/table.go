@@ -81,8 +81,8 @@ func (t *table) begin(p *segment) *track {
 	return c
 }
 
-// assemble gives p to reassembly. Before a connection's first bytes that gets nothing, since it takes kilobytes for each connection, and a
-// capture may have a great many that carry none; the SYNs come to it with them.
+// assemble gives p to reassembly. Before a connection's first bytes that gets nothing, since it takes kilobytes for
+// each connection, and a capture may have a great many that carry none; the SYNs come to it with them.
 func (t *table) assemble(c *track, p *segment) error {
 	side := c.sideOf(p.from)
 	c.note(side, p.tcp)
@@ -104,7 +104,8 @@ func (t *table) assemble(c *track, p *segment) error {
 	return t.give(c, side, p.tcp)
 }
 
-// firstSegment returns a SYN without bytes whose number is 0. reassembly tells connections apart by ports that only decoding sets.
+// firstSegment returns a SYN without bytes whose number is 0. reassembly tells connections apart by ports that only
+// decoding sets.
 func firstSegment(from, to layers.TCPPort) *layers.TCP {
 	b := make([]byte, 20)
 	binary.BigEndian.PutUint16(b, uint16(from))

@@ -19,7 +19,8 @@ const (
 	maxTypes  = 1 << 13
 )
 
-// facts holds the facts on objects that messages have told, by the peer's hash: of several peers the one that has told most has its own forgotten.
+// facts holds the facts on objects that messages have told, by the peer's hash: of several peers the one that has told
+// most has its own forgotten.
 type facts struct {
 	mu     sync.Mutex
 	places lru.Shared[uint64, objectKey, place]

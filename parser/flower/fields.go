@@ -10,7 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
 )
 
-// Next classifies a prefix of b, the next bytes of the message. sure is how many bytes, from b's first on, the sender writes without waiting for an answer.
+// Next classifies a prefix of b, the next bytes of the message. sure is how many bytes, from b's first on, the sender
+// writes without waiting for an answer.
 func (m *message) Next(b []byte, sure int) parser.Segment {
 	left := m.scan.Emitting()
 	if left == 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// No bytes in any order make a parser panic, break the contract, or depend on how they are cut; and nothing is ever a gradient.
+// No bytes in any order make a parser panic, break the contract, or depend on how they are cut; and nothing is ever a
+// gradient.
 func FuzzNext(f *testing.F) {
 	down, up, _ := job(1)
 	f.Add(parsertest.Fold(pull(down)))
@@ -93,7 +94,8 @@ func classify(t *testing.T, path string, side parser.Side, b []byte, step int) (
 	return c
 }
 
-// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its
+// class.
 func FuzzFactsOfOthers(f *testing.F) {
 	down, up, _ := job(1)
 	seeds := []parsertest.Exchange{append(pull(down), push(5, up)...), recordSets(f, 50), overGRPC(f, 50)}

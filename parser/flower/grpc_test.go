@@ -109,7 +109,8 @@ func TestGRPCConforms(t *testing.T) {
 	parsertest.Run(t, fresh, conn(1), joined(t, 1<<14), joined(t, 333), recordSets(t, 1000), overGRPC(t, 700), other.Exchange())
 }
 
-// spans returns the tensors of one side whose first bytes were seen, by key in their order, and all bytes that are elements.
+// spans returns the tensors of one side whose first bytes were seen, by key in their order, and all bytes that are
+// elements.
 func spans(t *testing.T, x parsertest.Exchange) (firsts [2][]tensor.Tensor, bytesOf [2]int) {
 	t.Helper()
 	c, err := parsertest.Play(fresh(), conn(1), x, nil)
@@ -129,8 +130,8 @@ func spans(t *testing.T, x parsertest.Exchange) (firsts [2][]tensor.Tensor, byte
 	return firsts, bytesOf
 }
 
-// Models and results are state; each array has one base in all messages of a direction, and no array shares it. A result has the model's base as its Model, and the parameters that
-// training begins with have it as their own.
+// Models and results are state; each array has one base in all messages of a direction, and no array shares it. A
+// result has the model's base as its Model, and the parameters that training begins with have it as their own.
 func TestModelsAreState(t *testing.T) {
 	const elements = 300*4 + 8 + 40*8
 	for name, c := range map[string]struct {
@@ -173,8 +174,9 @@ func TestModelsAreState(t *testing.T) {
 	}
 }
 
-// A call that is made again, as where no answer came in time, has the bytes and bases of the first, and they are said to repeat, over each transport and of each release; so do models that a
-// Join sends, but no results in it. A second client's results come in between, which have the bases of the first one's.
+// A call that is made again, as where no answer came in time, has the bytes and bases of the first, and they are said
+// to repeat, over each transport and of each release; so do models that a Join sends, but no results in it. A second
+// client's results come in between, which have the bases of the first one's.
 func TestCallsAgain(t *testing.T) {
 	_, up, _ := job(1)
 	keys := []string{"0", "1", "2", "3", "4"}

@@ -83,8 +83,9 @@ func TestObjectsWithoutTree(t *testing.T) {
 	}
 }
 
-// Each round has the bases of the round before, and other nodes of the job are sent the same; arrays from a node have bases of that node, and as their Model the base of the array that it was sent.
-// An object's id names the content: its elements have the same ID wherever they are.
+// Each round has the bases of the round before, and other nodes of the job are sent the same; arrays from a node have
+// bases of that node, and as their Model the base of the array that it was sent. An object's id names the content: its
+// elements have the same ID wherever they are.
 func TestBasesStay(t *testing.T) {
 	p := fresh()
 	names := map[uint64][]byte{} // content by ID

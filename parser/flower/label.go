@@ -9,8 +9,8 @@ import (
 
 var _ parser.Labeler = (*httpStream)(nil)
 
-// Label tells the key of the array in its record, or its number, and its shape. Of an array that comes in several objects it tells which of its
-// parts they hold.
+// Label tells the key of the array in its record, or its number, and its shape. Of an array that comes in several
+// objects it tells which of its parts they hold.
 func (m *message) Label() (l parser.Label) {
 	if m.field == ofObject {
 		if o := &m.object; o.known {

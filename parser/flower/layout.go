@@ -114,7 +114,8 @@ var methods = map[string]*method{
 	"/v1/fleet/push-object":          pushObject,
 }
 
-// both is the repeats of a call that is made again where its answer does not come: gRPC does so by itself, and Flower on top of it.
+// both is the repeats of a call that is made again where its answer does not come: gRPC does so by itself, and Flower
+// on top of it.
 var both = [2]bool{true, true}
 
 var (

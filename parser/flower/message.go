@@ -52,7 +52,8 @@ func (c *call) message(side parser.Side, size int) *message {
 
 // begin begins the elements of a tensor.
 //
-// base names the values that the server sends in its place. A result is predicted by the model that its client was sent, and if there is none by the client's own last result.
+// base names the values that the server sends in its place. A result is predicted by the model that its client was
+// sent, and if there is none by the client's own last result.
 func (m *message) begin(size int, d tensor.DType, base uint64) {
 	x, model := m.call.conn, uint64(0)
 	if m.side == parser.Client && !m.initial {

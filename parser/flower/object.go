@@ -20,7 +20,8 @@ const (
 	ofRest              // another part, elements only
 )
 
-// chunkHead begins the objects that hold arrays; the length of the body and a zero byte follow. They have no children, so there are two spaces.
+// chunkHead begins the objects that hold arrays; the length of the body and a zero byte follow. They have no children,
+// so there are two spaces.
 const chunkHead = "ArrayChunk  "
 
 // maxChunkHead bounds the bytes before the body.

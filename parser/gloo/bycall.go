@@ -31,8 +31,8 @@ func (c *counted) byCall(v *tensor.Tensor, e *observedReduce, k int) {
 	}
 }
 
-// origin identifies message k of an all-reduce among the messages of all connections between the same two addresses; 0: it is not known. Where the wire contradicts a
-// process's place in its group, its memory is not understood.
+// origin identifies message k of an all-reduce among the messages of all connections between the same two addresses; 0:
+// it is not known. Where the wire contradicts a process's place in its group, its memory is not understood.
 func (d *flow) origin(x *called, k int) uint64 {
 	if x.origin == 0 || x.member.Ranks != x.ring.ranks {
 		return 0

@@ -105,7 +105,8 @@ func (d *direction) sort(tag uint32) {
 	}
 }
 
-// end takes note of the end of a payload: the verdict on its element type, and a copy of the payload if watch.keep is set.
+// end takes note of the end of a payload: the verdict on its element type, and a copy of the payload if watch.keep is
+// set.
 func (d *direction) end(w watch, v verdict, b []byte) {
 	d.conn.mu.Lock()
 	defer d.conn.mu.Unlock()

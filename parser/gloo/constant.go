@@ -17,9 +17,9 @@ const (
 	sureSpan           = 64      // messages that such a step must have been seen to repeat
 )
 
-// constant learns the steps of one direction where all collectives have the same tag, as JAX's and Horovod's do. Nothing
-// separates one collective from the next, but they run one at a time. So it follows messages: they repeat, step after
-// step, and the ring's plans say how a step's messages can be cut into collectives.
+// constant learns the steps of one direction where all collectives have the same tag, as JAX's and Horovod's do.
+// Nothing separates one collective from the next, but they run one at a time. So it follows messages: they repeat, step
+// after step, and the ring's plans say how a step's messages can be cut into collectives.
 type constant struct {
 	flow
 	history []observedMessage
@@ -104,8 +104,8 @@ func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 	return v, c.look(q, &r), nil
 }
 
-// part names the part of a sum that the message at x holds. The number of its all-reduce is that of the messages before: of two ranks both
-// send as many of each all-reduce.
+// part names the part of a sum that the message at x holds. The number of its all-reduce is that of the messages
+// before: of two ranks both send as many of each all-reduce.
 func (c *constant) part(x *cut, length int) (part uint64, whole bool) {
 	n := c.conn.ranks.known()
 	if n == 0 {
@@ -137,8 +137,9 @@ func (c *constant) compact() {
 	}
 }
 
-// surprise drops the learnt step at a message that is not the one expected. It returns an error if that is in the middle
-// of a collective, and more of its messages were given out as gradients than a shorter collective has in its first phase.
+// surprise drops the learnt step at a message that is not the one expected. It returns an error if that is in the
+// middle of a collective, and more of its messages were given out as gradients than a shorter collective has in its
+// first phase.
 func (c *constant) surprise() error {
 	low, _ := c.conn.ranks.bounds()
 	wrong := c.cuts[c.next].at > 0 && c.claims > 2*(low-1)

@@ -6,8 +6,8 @@ import (
 
 // The element type is not on the wire. It shows in the bits: of the four float types only the right one gives exponents
 // with the spread that real tensors have. A wrong width or a wrong exponent field stretches or squeezes the spread by a
-// factor of 8, or takes the mantissa's uniform bits for an exponent, so that infinities and NaNs appear. Integers and text
-// fit no float type. There is no verdict if two types fit, or none.
+// factor of 8, or takes the mantissa's uniform bits for an exponent, so that infinities and NaNs appear. Integers and
+// text fit no float type. There is no verdict if two types fit, or none.
 
 // A verdict is the judgement on the bytes of a message or of a collective: which element type they have.
 type verdict uint8
@@ -66,9 +66,9 @@ const (
 	lowSign, highSign     = 0.20, 0.80 // share of negative elements
 )
 
-// evidence counts the bits of 8-byte words of a message as each of the four float types reads them. All exponents lie in
-// the upper 16 bits of an element, so that the 16-bit pieces of a word, counted by their upper 10 bits (sign, 8 bits of
-// exponent, top bit of the mantissa of the wider types) serve Float32, BFloat16 and Float16 at once.
+// evidence counts the bits of 8-byte words of a message as each of the four float types reads them. All exponents lie
+// in the upper 16 bits of an element, so that the 16-bit pieces of a word, counted by their upper 10 bits (sign, 8 bits
+// of exponent, top bit of the mantissa of the wider types) serve Float32, BFloat16 and Float16 at once.
 type evidence struct {
 	words  int
 	pieces [4][1 << 10]uint16 // by place in the word; at most sampleLen/8 of each, so they do not overflow
@@ -198,8 +198,8 @@ func (e *evidence) judge(size int, single, double, brain, half *field) verdict {
 	return noFloat
 }
 
-// alike reports whether pieces of two places have the same exponents, so that both are the upper ones of elements. The lower pieces of an element are bits of the
-// mantissa, which are uniform or zero.
+// alike reports whether pieces of two places have the same exponents, so that both are the upper ones of elements. The
+// lower pieces of an element are bits of the mantissa, which are uniform or zero.
 func (e *evidence) alike(low, high int) bool {
 	var exponents [2][256]int
 	for i, place := range [2]int{low, high} {
@@ -222,8 +222,9 @@ func abs(x int) int {
 	return x
 }
 
-// isHalf reports whether values that look like BFloat16 are rather Float16 values of few binades. Read as BFloat16, a Float16 has three bits of its mantissa in the lowest bits of the exponent, so that the eight
-// exponents of a binade are about as frequent as each other, where the ones of BFloat16 halve from one to the next.
+// isHalf reports whether values that look like BFloat16 are rather Float16 values of few binades. Read as BFloat16, a
+// Float16 has three bits of its mantissa in the lowest bits of the exponent, so that the eight exponents of a binade
+// are about as frequent as each other, where the ones of BFloat16 halve from one to the next.
 func (f *field) isHalf() bool {
 	const binade = 8
 	var full, second int // elements of the two fullest binades

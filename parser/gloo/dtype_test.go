@@ -73,8 +73,8 @@ func TestVerdictsOfFloats(t *testing.T) {
 	}
 }
 
-// Float32 that holds 16-bit values, as JAX sums BFloat16, is Float32.
-// Values that lie in one binade, or have one absolute value, are never taken for values of another width: their mantissa passes for an exponent.
+// Float32 that holds 16-bit values, as JAX sums BFloat16, is Float32. Values that lie in one binade, or have one
+// absolute value, are never taken for values of another width: their mantissa passes for an exponent.
 func TestVerdictsOfValuesInOneBinade(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for _, d := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {

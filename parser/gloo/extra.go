@@ -2,26 +2,30 @@ package gloo
 
 import "slices"
 
-// FSDP's steps may have sums of something else now and then: statistics every hundred steps. Such extra all-reduces are left out where steps are
-// learnt, or the sequence would be a hundred steps long.
+// FSDP's steps may have sums of something else now and then: statistics every hundred steps. Such extra all-reduces are
+// left out where steps are learnt, or the sequence would be a hundred steps long.
 //
-// A step of several equal layers with something after them has the same all-reduces. If its layers passed for one tensor, the residual of one layer would be added to another one. But
-// FSDP gathers all weights in each step, and tags count all collectives, so at least as many of the counted ones must be others as there are all-reduces.
-// Gathers before the first layer, or of the last one's weights, have tags too. So a run of all-reduces is extra if the two around it are as far apart by their
-// tags as the same two in another step, apart from the run itself, and no two of a step are as far apart: between steps FSDP gathers the weights of the whole model, and so
-// at least once for each all-reduce of the step. Short collectives, such as gathers of objects beside an extra sum, do not count, nor do barriers, nor gathers of larger objects, which come just after
-// the gather of their sizes and have lengths of their own.
+// A step of several equal layers with something after them has the same all-reduces. If its layers passed for one
+// tensor, the residual of one layer would be added to another one. But FSDP gathers all weights in each step, and tags
+// count all collectives, so at least as many of the counted ones must be others as there are all-reduces. Gathers
+// before the first layer, or of the last one's weights, have tags too. So a run of all-reduces is extra if the two
+// around it are as far apart by their tags as the same two in another step, apart from the run itself, and no two of a
+// step are as far apart: between steps FSDP gathers the weights of the whole model, and so at least once for each
+// all-reduce of the step. Short collectives, such as gathers of objects beside an extra sum, do not count, nor do
+// barriers, nor gathers of larger objects, which come just after the gather of their sizes and have lengths of their
+// own.
 //
-// A model of one unit has one all-reduce a step, so that no step has two to compare. With a sum in each third step its collectives look like one step of three equal
-// layers, each gathered after its sum, with something after them. So there the sequence is three steps long.
+// A model of one unit has one all-reduce a step, so that no step has two to compare. With a sum in each third step its
+// collectives look like one step of three equal layers, each gathered after its sum, with something after them. So
+// there the sequence is three steps long.
 
 const (
 	extraReach = 128 // all-reduces away that other step may be
 	maxRun     = 4   // extra all-reduces side by side
 )
 
-// findExtras notes which all-reduces are extra, now that all-reduce i has begun: the ones before it, or a run that stands where i and the one before stand
-// side by side.
+// findExtras notes which all-reduces are extra, now that all-reduce i has begun: the ones before it, or a run that
+// stands where i and the one before stand side by side.
 func (c *counted) findExtras(i int) {
 	for run := 1; run <= maxRun; run++ {
 		j := i - run

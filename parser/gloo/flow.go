@@ -29,12 +29,12 @@ type flow struct {
 	ends uint64
 }
 
-// judges reports whether to find out the type of the elements that this side sends. Values of the other side may have been
-// restored from a lossy codec.
+// judges reports whether to find out the type of the elements that this side sends. Values of the other side may have
+// been restored from a lossy codec.
 func (f *flow) judges() bool { return f.side == f.conn.conn.Own }
 
-// partOf names the part of a sum that message k of an all-reduce holds, which has that number on the connection, and reports whether it is the
-// result. It names none where the content check has no use for it.
+// partOf names the part of a sum that message k of an all-reduce holds, which has that number on the connection, and
+// reports whether it is the result. It names none where the content check has no use for it.
 func (f *flow) partOf(p *plan, number uint64, k int) (part uint64, whole bool) {
 	first, mine, ok := p.part(k)
 	if !ok || !f.conn.sums() {

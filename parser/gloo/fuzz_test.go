@@ -28,8 +28,9 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// Whatever the connections of other jobs show, no byte of a connection changes its class; nor do other peers of the same job change it once one of the two ends' sites has
-// told of the job's models. First weights are left out of that: they are compared whoever has told them.
+// Whatever the connections of other jobs show, no byte of a connection changes its class; nor do other peers of the
+// same job change it once one of the two ends' sites has told of the job's models. First weights are left out of that:
+// they are compared whoever has told them.
 func FuzzFactsOfOthers(f *testing.F) {
 	run := func(j gloosim.Job) parsertest.Exchange { return exchange(gloosim.Run(j)) }
 	seeds := []parsertest.Exchange{

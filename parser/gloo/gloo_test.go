@@ -14,7 +14,8 @@ import (
 
 func fresh() parser.Protocol { return new(Protocol) }
 
-// The preamble of a sender that is ready to send 303064 bytes for the all-reduce of tag 6, as captured from PyTorch 1.13.
+// The preamble of a sender that is ready to send 303064 bytes for the all-reduce of tag 6, as captured from PyTorch
+// 1.13.
 var captured = []byte{
 	0x30, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 4,
 	0, 0, 0, 0, 0, 0, 0, 0, 0xd8, 0x9f, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,

@@ -54,8 +54,8 @@ func (c *constant) held() int {
 	return held(c.history) + held(c.links) + len(c.newest)*(12+mapEntry) + held(c.learnt) + held(c.cuts)
 }
 
-// held counts the models of a connection that has no job, and the ones that it still has though its job's facts have dropped them; these are bounded for all
-// connections of a job together.
+// held counts the models of a connection that has no job, and the ones that it still has though its job's facts have
+// dropped them; these are bounded for all connections of a job together.
 func (m *metadata) held(alone bool) int {
 	n := held(m.gathers) + held(m.models) + held(m.pending[0].order) + held(m.pending[1].order)
 	all := m.all()

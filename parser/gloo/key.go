@@ -9,12 +9,13 @@ import (
 )
 
 // A tensor's key is made of the job, the addresses of both ends without ports, the connection's number among the job's
-// with these addresses, the direction, and the properties that tell the tensor from others of a training step: the lengths of its
-// collective's messages and its ordinal among collectives with equal lengths, or its bucket in
+// with these addresses, the direction, and the properties that tell the tensor from others of a training step: the
+// lengths of its collective's messages and its ordinal among collectives with equal lengths, or its bucket in
 // DistributedDataParallel's layout. Both proxies see the same of all of these.
 
-// Such a key ends with its connection. The message of a bucket also has an origin where the process shows which bucket it is, and which rank sends it,
-// and so which part of the bucket. torchft makes its process groups anew while its buckets stay.
+// Such a key ends with its connection. The message of a bucket also has an origin where the process shows which bucket
+// it is, and which rank sends it, and so which part of the bucket. torchft makes its process groups anew while its
+// buckets stay.
 
 // ends identifies the two addresses of a connection, and which of them sends, whichever side has connected.
 func ends(c parser.Conn, side parser.Side) uint64 {

@@ -9,8 +9,8 @@ import (
 
 var _ parser.Labeler = (*stream)(nil)
 
-// Label implements parser.Labeler: it tells the ranks of the two ends in their process group, and of an all-reduce the place among the buckets of a model, or in a learnt
-// step, and the message's place in the ring.
+// Label implements parser.Labeler: it tells the ranks of the two ends in their process group, and of an all-reduce the
+// place among the buckets of a model, or in a learnt step, and the message's place in the ring.
 func (s *stream) Label(tensor.Tensor) (l parser.Label) {
 	s.dir.conn.mu.Lock()
 	defer s.dir.conn.mu.Unlock()

@@ -41,8 +41,9 @@ func (c *counted) learn(i int) {
 	}
 }
 
-// explains reports whether a repetition of the all-reduces from first on, which goes on with all-reduce i, explains one for which the learnt step had no
-// place, unless the learnt step has lasted for so long that such an all-reduce must be an exception.
+// explains reports whether a repetition of the all-reduces from first on, which goes on with all-reduce i, explains one
+// for which the learnt step had no place, unless the learnt step has lasted for so long that such an all-reduce must be
+// an exception.
 func (c *counted) explains(first, i, period int) bool {
 	if c.learnt.longest >= strongRounds*len(c.learnt.reduces) || period <= len(c.learnt.reduces) {
 		return false

@@ -6,8 +6,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
-// lengths are the lengths of a collective's messages in one direction, in order. An all-reduce has at most five runs of equal
-// ones: segments, the last one, segments, the last one again, segments.
+// lengths are the lengths of a collective's messages in one direction, in order. An all-reduce has at most five runs of
+// equal ones: segments, the last one, segments, the last one again, segments.
 type lengths struct {
 	runs  [5]run
 	n     int  // runs used

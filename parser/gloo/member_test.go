@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Tensors are named by the ranks that send and receive them where that is proved: by the lengths of a bucket's messages, the last of which is shorter, or by the
-// process's memory. A rank is never told wrongly.
+// Tensors are named by the ranks that send and receive them where that is proved: by the lengths of a bucket's
+// messages, the last of which is shorter, or by the process's memory. A rank is never told wrongly.
 func TestMembers(t *testing.T) {
 	uneven := gloosim.DDP{Shapes: [][]int64{{61, 101}}, DType: tensor.Float32, Steps: 5, Buckets: [][]int{{0}}}.Calls()
 	even := gloosim.DDP{Shapes: [][]int64{{64, 96}}, DType: tensor.Float32, Steps: 5, Buckets: [][]int{{0}}}.Calls()

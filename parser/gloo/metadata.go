@@ -126,8 +126,9 @@ func (m *metadata) link(x *model) {
 	m.models = append(m.models, x)
 }
 
-// relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all that the two ends' sites have told of. Where these
-// have told of none, it returns the ones of the job whose all-gathers passed here: the first rank tells each other one of its models, and these two do not tell each other.
+// relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all
+// that the two ends' sites have told of. Where these have told of none, it returns the ones of the job whose
+// all-gathers passed here: the first rank tells each other one of its models, and these two do not tell each other.
 func (m *metadata) relevant() []*model {
 	told := m.all()
 	for _, g := range m.gathers {
@@ -164,7 +165,8 @@ func (m *metadata) others() []*model {
 	return merged(m.job.everyone(), passed)
 }
 
-// merged returns the models of several sayers that are wanted, the newest of each first. A model that several have told of counts once: as one of them has announced its buckets.
+// merged returns the models of several sayers that are wanted, the newest of each first. A model that several have told
+// of counts once: as one of them has announced its buckets.
 func merged(said []*facts, wanted func(*model) bool) []*model {
 	var all []*model
 	for k, f := range said {
@@ -188,8 +190,8 @@ func merged(said []*facts, wanted func(*model) bool) []*model {
 	return all
 }
 
-// after returns the all-gathers of the tag before this one that either side's site has told of: in a ring the rank that hears one from its neighbour can be the one
-// that broadcasts shapes to it.
+// after returns the all-gathers of the tag before this one that either side's site has told of: in a ring the rank that
+// hears one from its neighbour can be the one that broadcasts shapes to it.
 func (m *metadata) after(tag uint32) []countGather {
 	found := m.said[parser.Client].after(tag)
 	for _, g := range m.said[parser.Server].after(tag) {
@@ -200,7 +202,8 @@ func (m *metadata) after(tag uint32) []countGather {
 	return found
 }
 
-// saidBy returns the relevant models of which that side's site has told: nobody else announces their buckets or their weights.
+// saidBy returns the relevant models of which that side's site has told: nobody else announces their buckets or their
+// weights.
 func (m *metadata) saidBy(from parser.Side) []*model {
 	own := m.said[from].all()
 	return slices.DeleteFunc(slices.Clone(m.relevant()), func(x *model) bool { return !slices.Contains(own, x) })

@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// DistributedDataParallel tells its bucket layout itself (torch/csrc/distributed/c10d/reducer.cpp). Before any gradient,
-// with consecutive tags:
+// DistributedDataParallel tells its bucket layout itself (torch/csrc/distributed/c10d/reducer.cpp). Before any
+// gradient, with consecutive tags:
 //
 //	all-gather of int64: P, the number of parameters
 //	broadcast of int64: their shapes
@@ -21,7 +21,8 @@ import (
 //	broadcast of int32: P parameter indices, bucket after bucket, then the number of buckets B
 //	broadcast of int32: B counts of parameters per bucket
 //
-// So the element count of each later all-reduce of gradients is known, and an all-reduce of another size is no gradient.
+// So the element count of each later all-reduce of gradients is known, and an all-reduce of another size is no
+// gradient.
 
 const (
 	maxModels   = 16      // of a job, for each sayer

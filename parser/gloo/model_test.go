@@ -77,8 +77,9 @@ func TestLearnsAModel(t *testing.T) {
 	}
 }
 
-// A site hears of a model from the first rank's site alone, and knows it on connections with other sites too, beside the ones that hostile sites tell of for the same all-gather.
-// Where one of the two ends' sites has told of a model there is no other, whatever a third peer has said before or says then.
+// A site hears of a model from the first rank's site alone, and knows it on connections with other sites too, beside
+// the ones that hostile sites tell of for the same all-gather. Where one of the two ends' sites has told of a model
+// there is no other, whatever a third peer has said before or says then.
 func TestModelsOfTheTwoSitesComeFirst(t *testing.T) {
 	numbers, counts := shapesOf([][]int64{{32, 40}, {32}})
 	j := new(job)

@@ -11,8 +11,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A part of a bucket has the same origin in each process group that is made for it, whichever side connects, and no other part has it. It has none
-// if the bucket is another, or lies in another process, or the rank sends another part of it; results have none.
+// A part of a bucket has the same origin in each process group that is made for it, whichever side connects, and no
+// other part has it. It has none if the bucket is another, or lies in another process, or the rank sends another part
+// of it; results have none.
 func TestOrigins(t *testing.T) {
 	type place struct {
 		name                    string
@@ -104,8 +105,9 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// A bucket of another name in the memory of an earlier one is another bucket: malloc has given a second model the memory of the first. Its first sum is no
-// gradient yet, and its later ones have another key, so that the first model's residual is not added to the second one's gradients.
+// A bucket of another name in the memory of an earlier one is another bucket: malloc has given a second model the
+// memory of the first. Its first sum is no gradient yet, and its later ones have another key, so that the first model's
+// residual is not added to the second one's gradients.
 func TestAnotherBucketInTheSameMemory(t *testing.T) {
 	const steps, changed = 7, 3
 	calls := gloosim.DDP{Shapes: mlp, DType: tensor.Float32, Steps: steps, Buckets: [][]int{{7, 6, 5, 4}, {3, 2, 1, 0}}}.Calls()

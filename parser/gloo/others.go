@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// others are a connection's collectives that are no all-reduces, in the order of their tags. Gathers of objects and barriers have short messages or none, and a step may have them
-// now and then. Where all-reduces go one way around the ring, gathers go the other way.
+// others are a connection's collectives that are no all-reduces, in the order of their tags. Gathers of objects and
+// barriers have short messages or none, and a step may have them now and then. Where all-reduces go one way around the
+// ring, gathers go the other way.
 type others []otherCollective
 
 type otherCollective struct {
@@ -16,8 +17,8 @@ type otherCollective struct {
 
 const (
 	maxOthers = 4 << 10 // that are remembered
-	// maxSized is the length of the messages that tell the size of an object just before it comes: 8 bytes where it is broadcast, twice 4 where the sizes of all ranks' objects are
-	// gathered.
+	// maxSized is the length of the messages that tell the size of an object just before it comes: 8 bytes where it is
+	// broadcast, twice 4 where the sizes of all ranks' objects are gathered.
 	maxSized = 8
 )
 
@@ -47,8 +48,8 @@ func (o others) between(from, to uint32) others {
 	return o[i:max(i, j)]
 }
 
-// elapsed returns the distance between the tags of two all-reduces, the short collectives between them left out. Weights of a unit whose gradients are large are
-// gathered in messages that are not short.
+// elapsed returns the distance between the tags of two all-reduces, the short collectives between them left out.
+// Weights of a unit whose gradients are large are gathered in messages that are not short.
 func (o others) elapsed(from, to uint32) uint32 {
 	short := uint32(0)
 	for _, x := range o.between(from, to) {
@@ -59,8 +60,8 @@ func (o others) elapsed(from, to uint32) uint32 {
 	return to - from - short
 }
 
-// objects counts the collectives between two tags that send objects in messages that are not short: their size comes just before, and no collective between two other tags has messages
-// of their length, as gathers of weights have.
+// objects counts the collectives between two tags that send objects in messages that are not short: their size comes
+// just before, and no collective between two other tags has messages of their length, as gathers of weights have.
 func (o others) objects(from, to, otherFrom, otherTo uint32) uint32 {
 	n := uint32(0)
 	for _, x := range o.between(from, to) {

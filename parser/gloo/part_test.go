@@ -10,7 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// segmentOf returns which segment of its tensor a message of an all-reduce holds, worked out from the sender's rank, which is not on the wire.
+// segmentOf returns which segment of its tensor a message of an all-reduce holds, worked out from the sender's rank,
+// which is not on the wire.
 func segmentOf(m *gloosim.Message, ranks int) int {
 	p := planOf(len(m.Call.Data(0)), m.DType.Size(), ranks)
 	if m.Phase == 1 {
@@ -19,8 +20,9 @@ func segmentOf(m *gloosim.Message, ranks int) int {
 	return (m.Rank*p.perRank + m.Index - p.phase()) % p.segments
 }
 
-// A proxy sees what comes back of what its rank has put into a sum: a result has the Part of the message that had the same segment of the same
-// all-reduce. Among two ranks the results of all messages pass, among more all but those of one rank's segments.
+// A proxy sees what comes back of what its rank has put into a sum: a result has the Part of the message that had the
+// same segment of the same all-reduce. Among two ranks the results of all messages pass, among more all but those of
+// one rank's segments.
 func TestPartsAreOfOneSegment(t *testing.T) {
 	require.OneGoroutine(t)
 	g, f32 := gloosim.Gradients, tensor.Float32

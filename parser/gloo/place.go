@@ -2,8 +2,8 @@ package gloo
 
 import "math/bits"
 
-// place notes the sender's rank, once an all-reduce has passed whole: the process's memory tells the rank and the lengths of the messages do not contradict it, or only one
-// rank sends messages of these lengths.
+// place notes the sender's rank, once an all-reduce has passed whole: the process's memory tells the rank and the
+// lengths of the messages do not contradict it, or only one rank sends messages of these lengths.
 func (c *counted) place(e *observedReduce) {
 	rings := [...]struct {
 		ring

@@ -71,12 +71,13 @@ func firsts(p plan) []int {
 	return all
 }
 
-// part returns the message of the first phase that has the segment of a rank's message k. mine says that it is the rank's own, which goes to
-// the same neighbour before k, and else the neighbour's, which comes the other way. It reports false if neither passes on this connection.
+// part returns the message of the first phase that has the segment of a rank's message k. mine says that it is the
+// rank's own, which goes to the same neighbour before k, and else the neighbour's, which comes the other way. It
+// reports false if neither passes on this connection.
 //
-// In phase 1 a rank sends the sum that it has got so far of a segment, with its own input; in phase 2 the result. Among two ranks each sends
-// the segments in one phase that the other sends in the other. Among more, a rank sends all segments except its neighbour's in phase 1, and in
-// phase 2 all except the segments of the neighbour's neighbour.
+// In phase 1 a rank sends the sum that it has got so far of a segment, with its own input; in phase 2 the result. Among
+// two ranks each sends the segments in one phase that the other sends in the other. Among more, a rank sends all
+// segments except its neighbour's in phase 1, and in phase 2 all except the segments of the neighbour's neighbour.
 func (p plan) part(k int) (first int, mine, ok bool) {
 	i := k - p.phase()
 	switch {
@@ -140,7 +141,8 @@ func maxPerRank(segment int) int {
 	return max(2, maxSegment/(maxSegment-segment)+1)
 }
 
-// ranksOf returns the number of ranks by the number of messages of an all-reduce and the length of a segment, 0 if it is not sure.
+// ranksOf returns the number of ranks by the number of messages of an all-reduce and the length of a segment, 0 if it
+// is not sure.
 func ranksOf(messages, segment int) int {
 	if segment <= 0 || maxPerRank(segment) > 2 || messages%4 != 0 {
 		return 0

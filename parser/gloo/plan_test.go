@@ -50,8 +50,8 @@ func TestPlanOfADefaultBucket(t *testing.T) {
 	}
 }
 
-// In every ring each rank receives every segment that it needs: every segment passes every rank's link, and in phase 2 a
-// rank sends only segments that it has.
+// In every ring each rank receives every segment that it needs: every segment passes every rank's link, and in phase 2
+// a rank sends only segments that it has.
 func TestPlansSendEverySegment(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4, 7} {
 		for _, size := range []int{8, 24, 1000, 380244, 5 << 20, 25 << 20} {

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// armed is the number of all-reduces, passed whole as a group has called them, before a call of that group proves anything. The
-	// calls of a group that were under way when the process began to be watched are not known, and another group's with the
-	// same tags could pass for them.
+	// armed is the number of all-reduces, passed whole as a group has called them, before a call of that group proves
+	// anything. The calls of a group that were under way when the process began to be watched are not known, and
+	// another group's with the same tags could pass for them.
 	armed = 2
-	// patience is the number of all-reduces in a row for which a group that has explained others may have no call of a known size, before it
-	// is ruled out. A call may have been forgotten. For other groups it is armed.
+	// patience is the number of all-reduces in a row for which a group that has explained others may have no call of a
+	// known size, before it is ruled out. A call may have been forgotten. For other groups it is armed.
 	patience = 8
 	// maxCandidates and maxBuffers bound the groups and the buckets that one direction remembers.
 	maxCandidates = 1 << 12
@@ -23,10 +23,10 @@ const (
 	maxElements = 1 << 40
 )
 
-// A proof compares the all-reduces of one direction with the calls of the process that sends them. The process group of a
-// connection is not on the wire. So each group of the process is a candidate, in each layout that the process's objects may
-// have. The length of every message rules candidates out, and a call proves a gradient only if all candidates that are left
-// agree on it.
+// A proof compares the all-reduces of one direction with the calls of the process that sends them. The process group of
+// a connection is not on the wire. So each group of the process is a candidate, in each layout that the process's
+// objects may have. The length of every message rules candidates out, and a call proves a gradient only if all
+// candidates that are left agree on it.
 type proof struct {
 	calls      parser.Calls // nil: nobody sees the calls
 	proved     bool         // a call has proved a gradient
@@ -173,8 +173,8 @@ func (p *proof) exclude(x *candidate) {
 	p.agreeing = slices.DeleteFunc(p.agreeing, func(y *candidate) bool { return x == y })
 }
 
-// missing reports whether a group that has explained others has no call of this tag, and rules out groups that have had no call of
-// a known size for too long. sized: some group has one.
+// missing reports whether a group that has explained others has no call of this tag, and rules out groups that have had
+// no call of a known size for too long. sized: some group has one.
 func (p *proof) missing(tag uint32, sized bool) bool {
 	p.fits = slices.DeleteFunc(p.fits, func(f fit) bool {
 		if f.Elements > 0 || !sized {
@@ -225,8 +225,8 @@ func fitOf(x *candidate, c parser.Call, first int, r *ranks) (f fit, ok bool) {
 	return f, f.cuts(c.DType.Size(), first, low, high)
 }
 
-// cuts reports whether there is a plan of the call's tensor, of elements of width bytes among low to high ranks, whose first message
-// has that length, and notes the plan.
+// cuts reports whether there is a plan of the call's tensor, of elements of width bytes among low to high ranks, whose
+// first message has that length, and notes the plan.
 func (f *fit) cuts(width, first, low, high int) (ok bool) {
 	for n := low; n <= high; n++ {
 		p := planOf(f.Elements*width, width, n)
@@ -291,8 +291,8 @@ func (p *proof) agree(tag uint32) called {
 	return v
 }
 
-// bucketOf notes the next value of the bucket that lies in the memory of a call; nil: there are too many. A bucket of another name is another one, in memory that
-// was freed in between.
+// bucketOf notes the next value of the bucket that lies in the memory of a call; nil: there are too many. A bucket of
+// another name is another one, in memory that was freed in between.
 func (p *proof) bucketOf(c *parser.Call, tag uint32) *calledBucket {
 	b := p.buckets[c.Buffer]
 	if b == nil || b.elements != c.Elements || b.dtype != c.DType || b.name != c.Bucket {
@@ -313,10 +313,10 @@ func (p *proof) bucketOf(c *parser.Call, tag uint32) *calledBucket {
 	return b
 }
 
-// replaces reports whether a bucket that has its second value now has taken the place of an earlier bucket: the earlier one was not summed
-// since the first value. DistributedDataParallel makes its buckets anew after the first step, or the second one, or never,
-// and the residual of a bucket that is gone by then would never be sent. So a bucket lasts from its second value on if it
-// has taken the place of another one, and else from its third.
+// replaces reports whether a bucket that has its second value now has taken the place of an earlier bucket: the earlier
+// one was not summed since the first value. DistributedDataParallel makes its buckets anew after the first step, or the
+// second one, or never, and the residual of a bucket that is gone by then would never be sent. So a bucket lasts from
+// its second value on if it has taken the place of another one, and else from its third.
 func (p *proof) replaces(b *calledBucket, tag uint32) bool {
 	const maxBetween = 1 << 8 // calls that are looked at
 	summed := map[uint64]bool{}
@@ -343,8 +343,8 @@ func (p *proof) contradict(reason string) {
 	p.calls.Contradicted(reason)
 }
 
-// follow compares the length of message k of an all-reduce with its call. An error says that loss may have been used on a call that
-// was not this all-reduce.
+// follow compares the length of message k of an all-reduce with its call. An error says that loss may have been used on
+// a call that was not this all-reduce.
 func (p *proof) follow(v *called, k, length int) error {
 	if v.fits == nil || v.strays || v.ring.sends(k, length) {
 		return nil
@@ -391,8 +391,9 @@ var callReasons = [...]tensor.Reason{
 	callLearning: tensor.Learning, callOther: tensor.OtherCaller, callNoSum: tensor.NoSum, callBucket: tensor.OK,
 }
 
-// vetoes reports whether the calls say that an all-reduce is no gradient, whatever the user says of the job's sums, or would perhaps say so if they were known
-// now. Other callers' sums may be gradients as long as DistributedDataParallel sums none in memory of its own.
+// vetoes reports whether the calls say that an all-reduce is no gradient, whatever the user says of the job's sums, or
+// would perhaps say so if they were known now. Other callers' sums may be gradients as long as DistributedDataParallel
+// sums none in memory of its own.
 func (p *proof) vetoes(v *called) bool {
 	return v.verdict == callNoSum || v.verdict == callLate || p.reduces && (v.verdict == callOther || v.verdict == callUnclear)
 }

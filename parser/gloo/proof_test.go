@@ -41,8 +41,9 @@ func (s *seenCalls) change(f func(tag uint32, c []parser.Call) []parser.Call) *s
 	return s
 }
 
-// callsOf returns the calls of a simulated job's process: the true ones, last, and the same ones as a wrong layout of its objects
-// shows them. Gradients are summed by DistributedDataParallel, each name in memory of its own; what is called "max" is no sum.
+// callsOf returns the calls of a simulated job's process: the true ones, last, and the same ones as a wrong layout of
+// its objects shows them. Gradients are summed by DistributedDataParallel, each name in memory of its own; what is
+// called "max" is no sum.
 func callsOf(calls []gloosim.Call, ranks int) *seenCalls {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	s := &seenCalls{byTag: map[uint32][]parser.Call{}}
@@ -113,8 +114,8 @@ func provable() map[string][]gloosim.Call {
 	return jobs
 }
 
-// With the process's calls, whatever has a bucket's size and looks like gradients, but is summed by somebody else, travels
-// exactly; and all gradients may lose something from the third step on, each under a key that it keeps.
+// With the process's calls, whatever has a bucket's size and looks like gradients, but is summed by somebody else,
+// travels exactly; and all gradients may lose something from the third step on, each under a key that it keeps.
 func TestCallsTellGradients(t *testing.T) {
 	require.OneGoroutine(t)
 	for name, calls := range provable() {
@@ -272,8 +273,8 @@ func TestCallsSeenLate(t *testing.T) {
 	}
 }
 
-// Without calls, with calls of something else than sums of DistributedDataParallel, or of a group that cannot be told from another
-// one, nothing is proved; the reason is given.
+// Without calls, with calls of something else than sums of DistributedDataParallel, or of a group that cannot be told
+// from another one, nothing is proved; the reason is given.
 func TestCallsProveNothingInDoubt(t *testing.T) {
 	job := between(50, nil)
 	for name, c := range map[string]struct {
@@ -349,8 +350,8 @@ func and(f func(c parser.Call) parser.Call) func(uint32, []parser.Call) []parser
 	return func(_ uint32, c []parser.Call) []parser.Call { return append(c, f(c[1])) }
 }
 
-// A group that calls the same as the connection's own at first is ruled out when it does not, and a forgotten call is proved by no
-// other group's.
+// A group that calls the same as the connection's own at first is ruled out when it does not, and a forgotten call is
+// proved by no other group's.
 func TestOtherGroups(t *testing.T) {
 	job := between(4, func(s int) gloosim.Call {
 		return foreign("weights", gloosim.Weights("weights", s, 5000, tensor.Float32))
@@ -416,8 +417,8 @@ func TestOtherGroups(t *testing.T) {
 	}
 }
 
-// While nobody answers nothing is proved, for as many all-reduces as that may last, and afterwards gradients are proved again, each under the key that it had. The
-// user's word does not count meanwhile.
+// While nobody answers nothing is proved, for as many all-reduces as that may last, and afterwards gradients are proved
+// again, each under the key that it had. The user's word does not count meanwhile.
 func TestUnansweredCalls(t *testing.T) {
 	require.OneGoroutine(t)
 	for name, calls := range provable() {
@@ -456,7 +457,8 @@ func TestUnansweredCalls(t *testing.T) {
 	}
 }
 
-// The user's word does not count while nobody answers, though nothing that is known of the calls spoke against it: they may be no sums now.
+// The user's word does not count while nobody answers, though nothing that is known of the calls spoke against it: they
+// may be no sums now.
 func TestUnansweredCallsOutweighTheUsersWord(t *testing.T) {
 	job := between(50, nil)
 	trace := gloosim.Run(gloosim.Job{Ranks: 2, Calls: job, Tags: true, FirstID: true})
@@ -498,8 +500,8 @@ func TestUnansweredBucketIsNotReplaced(t *testing.T) {
 	}
 }
 
-// A call that cannot be the all-reduce on the wire ends the proof, with a reason; the connection is reset if it had been used on
-// that all-reduce.
+// A call that cannot be the all-reduce on the wire ends the proof, with a reason; the connection is reset if it had
+// been used on that all-reduce.
 func TestContradictionEndsTheProof(t *testing.T) {
 	const at = 10
 	for name, c := range map[string]struct {
@@ -535,7 +537,8 @@ func TestContradictionEndsTheProof(t *testing.T) {
 	}
 }
 
-// Of a large tensor the first message is the same among some numbers of ranks. Its phases are not clear before the number is known.
+// Of a large tensor the first message is the same among some numbers of ranks. Its phases are not clear before the
+// number is known.
 func TestRanksOfALargeBucket(t *testing.T) {
 	const elements = 100 << 18 // 100 segments of 1 MiB among 2, 4 or 5 ranks
 	for want, x := range map[tensor.Reason]struct{ high, called int }{
@@ -561,8 +564,9 @@ func TestRanksOfALargeBucket(t *testing.T) {
 	}
 }
 
-// Where the user says that sums are gradients, calls take the role away, and give it only where an all-reduce's place does not tell: from sums that add nothing up, and from other
-// callers' in a process whose DistributedDataParallel sums its buckets itself.
+// Where the user says that sums are gradients, calls take the role away, and give it only where an all-reduce's place
+// does not tell: from sums that add nothing up, and from other callers' in a process whose DistributedDataParallel sums
+// its buckets itself.
 func TestCallsVeto(t *testing.T) {
 	for name, job := range provable() {
 		trace := gloosim.Run(gloosim.Job{Ranks: 2, Calls: job, Tags: true, FirstID: true})
@@ -604,8 +608,9 @@ func TestCallsVeto(t *testing.T) {
 	}
 }
 
-// With a static graph DDP announces its buckets before the third step. Two sums of all gradients have passed then, and the second one could be
-// another sum of each step: by the user's word alone a bucket of that size travels exactly, and the reason says why. Calls tell it.
+// With a static graph DDP announces its buckets before the third step. Two sums of all gradients have passed then, and
+// the second one could be another sum of each step: by the user's word alone a bucket of that size travels exactly, and
+// the reason says why. Calls tell it.
 func TestOneBucketOfAStaticGraph(t *testing.T) {
 	one := [][]int{{7, 6, 5, 4, 3, 2, 1, 0}}
 	noise := func(s int) []gloosim.Call {
@@ -659,8 +664,8 @@ func TestConformanceOfProof(t *testing.T) {
 	}
 }
 
-// FuzzProof: whatever the wire and the calls are, no parser panics, how the streams are cut makes no difference, and nothing may lose
-// something without a call that says so.
+// FuzzProof: whatever the wire and the calls are, no parser panics, how the streams are cut makes no difference, and
+// nothing may lose something without a call that says so.
 func FuzzProof(f *testing.F) {
 	job := between(3, func(s int) gloosim.Call {
 		return foreign("weights", gloosim.Weights("weights", s, 5000, tensor.Float32))

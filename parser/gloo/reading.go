@@ -49,8 +49,8 @@ func (r *reading) dtype() tensor.DType {
 	return tensor.NoDType
 }
 
-// role returns the role and the type of the message, and the reason for an unknown one. sums: the job's configuration, or
-// the process's call, says that this is a sum of gradients; nothing on the wire proves it.
+// role returns the role and the type of the message, and the reason for an unknown one. sums: the job's configuration,
+// or the process's call, says that this is a sum of gradients; nothing on the wire proves it.
 func (r *reading) role(sums bool) (tensor.Role, tensor.DType, tensor.Reason) {
 	d := r.dtype()
 	if r.strays {

@@ -20,9 +20,9 @@ const (
 	maxRotations = 256     // begins tried where no place is sure to be one
 )
 
-// cutRings cuts the messages of a step, which may begin in the middle, into all-reduces: messages that one of low to high
-// ranks sends by its plans. All ways to do that count, so a message has a phase only if it has the same in each, and a
-// collective only if it is the same in each. It reports false if there is no way, or too many to try.
+// cutRings cuts the messages of a step, which may begin in the middle, into all-reduces: messages that one of low to
+// high ranks sends by its plans. All ways to do that count, so a message has a phase only if it has the same in each,
+// and a collective only if it is the same in each. It reports false if there is no way, or too many to try.
 func cutRings(lengths []int, low, high int) ([]cut, bool) {
 	r := rings{lengths: lengths, budget: allBudget}
 	stretches, rotations := r.stretches()
@@ -70,8 +70,8 @@ func (r *rings) stretches() (all []stretch, rotations int) {
 
 func (r *rings) length(i int) int { return r.lengths[i%len(r.lengths)] }
 
-// border reports whether a collective is sure to begin at message i, whatever the number of ranks: the last segment of a
-// plan is shorter than the others by less than an element for each segment.
+// border reports whether a collective is sure to begin at message i, whatever the number of ranks: the last segment of
+// a plan is shorter than the others by less than an element for each segment.
 func (r *rings) border(i int) bool {
 	a, b := r.length(i+len(r.lengths)-1), r.length(i)
 	if a == notRing || b == notRing || a < crumb && b < crumb { // the first message of a collective that matters is longer
@@ -114,8 +114,8 @@ func (r *rings) try(n, rank int, stretches []stretch, shift int) {
 	}
 }
 
-// ways returns the cuts that all ways in which rank of n sends a stretch have in common. It reports false if there is no
-// way.
+// ways returns the cuts that all ways in which rank of n sends a stretch have in common. It reports false if there is
+// no way.
 func (r *rings) ways(n, rank int, s stretch) ([]cut, bool) {
 	budget := cutBudget                // comparisons that are left
 	edges := make([][]plan, s.count)   // all-reduces that can begin at a message

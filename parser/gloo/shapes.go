@@ -4,8 +4,8 @@ import "slices"
 
 // DistributedDataParallel begins with a broadcast of all parameters' shapes (torch/csrc/distributed/c10d/reducer.cpp,
 // verify_params_across_processes): for each parameter in order its sizes, then its strides, as int64, and no mark of
-// where a parameter ends. d numbers are sizes if the next d are the strides of a dense tensor of those sizes. Sizes of 1
-// make several cuts possible, so the search goes back, and the number of parameters, known from elsewhere, decides.
+// where a parameter ends. d numbers are sizes if the next d are the strides of a dense tensor of those sizes. Sizes of
+// 1 make several cuts possible, so the search goes back, and the number of parameters, known from elsewhere, decides.
 
 const (
 	maxDims    = 8

@@ -318,8 +318,8 @@ func exactly(calls []gloosim.Call, name string) []gloosim.Call {
 	return calls
 }
 
-// Whatever the job, a message that is called a gradient is of the first phase of one, under a key that no other tensor of
-// the step has and that it keeps; and in the jobs that this package claims to understand, most gradients are found.
+// Whatever the job, a message that is called a gradient is of the first phase of one, under a key that no other tensor
+// of the step has and that it keeps; and in the jobs that this package claims to understand, most gradients are found.
 func TestRolesOfSimulatedJobs(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
@@ -355,8 +355,8 @@ func TestRolesOfSimulatedJobs(t *testing.T) {
 	}
 }
 
-// A job of FSDP some of whose steps have another sum is coded from its third step on, and each tensor keeps its key: all other collectives are the
-// same in each step, which they would not be in one step of several equal layers.
+// A job of FSDP some of whose steps have another sum is coded from its third step on, and each tensor keeps its key:
+// all other collectives are the same in each step, which they would not be in one step of several equal layers.
 func TestSumsInSomeSteps(t *testing.T) {
 	require.OneGoroutine(t)
 	const steps, ranks = 24, 2
@@ -422,8 +422,9 @@ func TestSumsInSomeSteps(t *testing.T) {
 	}
 }
 
-// The all-reduces of three equal layers and something after them are like those of three steps, where the last step has another sum. Each layer has a key of its own, where
-// the weights of all are gathered at first, as by FSDP, and where each are gathered once they are new.
+// The all-reduces of three equal layers and something after them are like those of three steps, where the last step has
+// another sum. Each layer has a key of its own, where the weights of all are gathered at first, as by FSDP, and where
+// each are gathered once they are new.
 func TestEqualLayersHaveKeysOfTheirOwn(t *testing.T) {
 	require.OneGoroutine(t)
 	const steps, layers, ranks = 12, 3, 2
@@ -502,8 +503,8 @@ func TestEqualLayersHaveKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
-// keysOf plays a job, checks the roles of its messages, and returns the keys that each message of a gradient had from a step on, and how many bytes of gradients there were
-// and were found.
+// keysOf plays a job, checks the roles of its messages, and returns the keys that each message of a gradient had from a
+// step on, and how many bytes of gradients there were and were found.
 func keysOf(t *testing.T, ranks, from int, calls []gloosim.Call) (keys map[string]map[uint64]bool, found, of int) {
 	t.Helper()
 	all, err := play(t, gloosim.Run(gloosim.Job{Ranks: ranks, Calls: calls, Tags: true}), parser.Conn{Job: "job", Ranks: ranks, Sums: parser.SumsGradients})
@@ -591,8 +592,8 @@ func checkKeys(t *testing.T, seed uint64, all []seen) {
 	}
 }
 
-// shareFound counts the bytes of phase 1 of gradients from the third step on (of) and how many of them the parser found, and all
-// bytes that the content check trusted to be gradients.
+// shareFound counts the bytes of phase 1 of gradients from the third step on (of) and how many of them the parser
+// found, and all bytes that the content check trusted to be gradients.
 func shareFound(all []seen) (found, trusted, of int) {
 	for _, m := range all {
 		if m.final == tensor.Gradient {

@@ -40,8 +40,8 @@ type expectedReduce struct {
 	onlyMade  bool
 }
 
-// onlyPlan returns the only plan with the lengths of an all-reduce of a learnt step, or nil. Where the number of ranks is not known, there is one if
-// no rank can have more than two segments.
+// onlyPlan returns the only plan with the lengths of an all-reduce of a learnt step, or nil. Where the number of ranks
+// is not known, there is one if no rank can have more than two segments.
 func (r *expectedReduce) onlyPlan() *plan {
 	if r.fits {
 		return &r.plan

@@ -88,8 +88,8 @@ func (s *stream) end() {
 	s.copied = nil
 }
 
-// header takes bytes of b that belong to a preamble or to the first message, and returns their number. Where they do not
-// belong to either it sets s.err; it returns 0 only then.
+// header takes bytes of b that belong to a preamble or to the first message, and returns their number. Where they do
+// not belong to either it sets s.err; it returns 0 only then.
 func (s *stream) header(b []byte) int {
 	if s.state == preamble && s.nundecided == 0 && len(b) >= preambleLen {
 		if s.err = s.begin(b); s.err != nil {
@@ -129,8 +129,8 @@ func (s *stream) helloNeeds() int {
 	return helloLen + preambleLen
 }
 
-// recognize decides between the variants as far as the undecided bytes allow. The second integer tells: in variant A it is
-// an opcode, in variant B an op's nbytes, which is never that small.
+// recognize decides between the variants as far as the undecided bytes allow. The second integer tells: in variant A it
+// is an opcode, in variant B an op's nbytes, which is never that small.
 func (s *stream) recognize() error {
 	second := binary.LittleEndian.Uint64(s.undecided[8:])
 	switch {

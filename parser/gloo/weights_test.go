@@ -38,8 +38,9 @@ func TestWeightsAreHeld(t *testing.T) {
 	}
 }
 
-// In a job whose user says that all sums are gradients, messages of a sum of the model's size have their places in the weights that were broadcast: one of them is
-// right, and only weights are alike there. Without the user's word nothing is sampled.
+// In a job whose user says that all sums are gradients, messages of a sum of the model's size have their places in the
+// weights that were broadcast: one of them is right, and only weights are alike there. Without the user's word nothing
+// is sampled.
 func TestPlacesInTheFirstWeights(t *testing.T) {
 	require.OneGoroutine(t)
 	const elements, buffers = 64*300 + 300 + 300*64 + 64, 1200

@@ -27,7 +27,8 @@ type connection struct {
 	named      [2]labeled // the names in the last bytes, likewise; nil: none begins a tensor with a name
 }
 
-// A labeled is a Named message, or the name in one that has ended, so that it does not stay in memory until the next comes.
+// A labeled is a Named message, or the name in one that has ended, so that it does not stay in memory until the next
+// comes.
 type labeled interface{ Label() parser.Label }
 
 type ended parser.Label

@@ -76,7 +76,8 @@ func (m *message) End() bool {
 	return len(m.text) > 0
 }
 
-// conversation has messages over frame edges, several in a frame, an empty and a compressed one, and two calls that interleave.
+// conversation has messages over frame edges, several in a frame, an empty and a compressed one, and two calls that
+// interleave.
 func conversation(t testing.TB) parsertest.Exchange {
 	w := grpctest.New(t)
 	w.Unary("/echo.Echo/Say", []byte("hello"), []byte("hello yourself"), 3)
@@ -134,7 +135,8 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// A connection whose first call is another framework's is foreign, in both directions; an HTTP/2 connection without gRPC is not known yet.
+// A connection whose first call is another framework's is foreign, in both directions; an HTTP/2 connection without
+// gRPC is not known yet.
 func TestForeign(t *testing.T) {
 	w := grpctest.New(t)
 	w.Headers(parser.Client, 1, true, ":method", "GET", ":path", "/index.html")
@@ -196,7 +198,8 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// Messages whose prefixes say more than comes, up to 4 GiB, are told as they are, cost nothing but their bytes, and leave other calls alone; one of 2 GiB is read to its end.
+// Messages whose prefixes say more than comes, up to 4 GiB, are told as they are, cost nothing but their bytes, and
+// leave other calls alone; one of 2 GiB is read to its end.
 func TestLongMessages(t *testing.T) {
 	s := new(long)
 	client, server := grpc.New(s)

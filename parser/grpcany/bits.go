@@ -14,7 +14,8 @@ type types struct {
 
 func (t types) known() bool { return t.dtype != tensor.NoDType }
 
-// A sampler counts the bytes of a value by their offset in words of 8: the byte with an element's sign and exponent is one of few, and a mantissa's bytes are any.
+// A sampler counts the bytes of a value by their offset in words of 8: the byte with an element's sign and exponent is
+// one of few, and a mantissa's bytes are any.
 type sampler struct {
 	off    int // of the next byte
 	counts [8][256]uint16

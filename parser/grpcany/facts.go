@@ -16,7 +16,8 @@ const (
 	maxNumbered = 1 << 10
 )
 
-// facts holds the facts that messages have shown, of all jobs, by the peer's hash: of several peers the one that has shown most has its own forgotten.
+// facts holds the facts that messages have shown, of all jobs, by the peer's hash: of several peers the one that has
+// shown most has its own forgotten.
 type facts struct {
 	mu       sync.Mutex
 	places   lru.Shared[uint64, place, fact]

@@ -1,27 +1,33 @@
-// Package grpcany finds tensors in gRPC calls of any service, such as OpenFL's or a parameter server that a user wrote, without a schema.
+// Package grpcany finds tensors in gRPC calls of any service, such as OpenFL's or a parameter server that a user wrote,
+// without a schema.
 //
 // # Messages
 //
-// A message is a Protocol Buffer, whose fields have numbers and lengths but no names, and where they have a length no types. A field of at least 1 KiB may be
-// a message, bytes, a text, or packed numbers. The first such field at a place (a method, a side, and the numbers of the fields that it lies in) is taken for one value, and is tried
-// (trial.go): it is a message if its bytes are fields up to its very end, and else a leaf. From then on fields at that place are read likewise.
+// A message is a Protocol Buffer, whose fields have numbers and lengths but no names, and where they have a length no
+// types. A field of at least 1 KiB may be a message, bytes, a text, or packed numbers. The first such field at a place
+// (a method, a side, and the numbers of the fields that it lies in) is taken for one value, and is tried (trial.go): it
+// is a message if its bytes are fields up to its very end, and else a leaf. From then on fields at that place are read
+// likewise.
 //
 // # Tensors
 //
-// A leaf is a tensor of unknown role, which therefore loses nothing. Its type is probed from the bits of values before it (bits.go). Its Base
-// is that of the same field in the last message of the method, so that it travels as a difference to that, and once where a server sends it to many clients:
+// A leaf is a tensor of unknown role, which therefore loses nothing. Its type is probed from the bits of values before
+// it (bits.go). Its Base is that of the same field in the last message of the method, so that it travels as a
+// difference to that, and once where a server sends it to many clients:
 //
 //	place, size and type; which of the leaves of that place in its message it is; for a client's also the client's host
 //	texts of up to 128 bytes beside it, such as a tensor's name, unless they are others in every message
 //	the message's number in its call, if calls of the method have ended with several messages
 //
-// A call that has failed may be made again, by gRPC's retry policy or by the framework, and a server may send other clients the same: so leaves are said to repeat if they are numbers, or if
-// nothing is known of their place yet. Bytes that are no numbers, such as images, are not: they are most often others each time, and would take the room of tensors at the peer.
+// A call that has failed may be made again, by gRPC's retry policy or by the framework, and a server may send other
+// clients the same: so leaves are said to repeat if they are numbers, or if nothing is known of their place yet. Bytes
+// that are no numbers, such as images, are not: they are most often others each time, and would take the room of
+// tensors at the peer.
 //
 // # Limits
 //
-// Memory is bounded, whatever a peer sends: of all jobs together 2^12 places and 2^14 texts are known; of a connection 32 calls are read at a time. Compressed messages are opaque, and
-// fields more than 6 deep.
+// Memory is bounded, whatever a peer sends: of all jobs together 2^12 places and 2^14 texts are known; of a connection
+// 32 calls are read at a time. Compressed messages are opaque, and fields more than 6 deep.
 package grpcany
 
 import (
@@ -35,7 +41,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
-// Protocol is gRPC of services that no other parser knows. The zero Protocol is ready for use; it must not be copied after first use.
+// Protocol is gRPC of services that no other parser knows. The zero Protocol is ready for use; it must not be copied
+// after first use.
 type Protocol struct{ facts facts }
 
 var _ parser.Protocol = (*Protocol)(nil)

@@ -82,8 +82,8 @@ func TestConforms(t *testing.T) {
 	parsertest.Run(t, fresh, conn(1), round(t, 700, "one", 1, 2), append(round(t, 1<<14, "one", 1, 2), round(t, 4000, "one", 3, 4)[3:]...), chat.Exchange())
 }
 
-// Without a schema the bytes of arrays are found once a message has shown where they lie, with their type, and by their names: the same for each client that gets
-// one, and for each round.
+// Without a schema the bytes of arrays are found once a message has shown where they lie, with their type, and by their
+// names: the same for each client that gets one, and for each round.
 func TestArraysAreFound(t *testing.T) {
 	p := fresh()
 	first := parsertest.Find(t, p, conn(1), round(t, 1000, "one", 1, 2))
@@ -121,7 +121,8 @@ func TestArraysAreFound(t *testing.T) {
 	}
 }
 
-// A call that is made again, on another connection and in other frames, has the bytes and bases of the first, which are said to repeat, from the first message on. Bytes that are no numbers are not.
+// A call that is made again, on another connection and in other frames, has the bytes and bases of the first, which are
+// said to repeat, from the first message on. Bytes that are no numbers are not.
 func TestCallsAgain(t *testing.T) {
 	p := fresh()
 	for i, seed := range []uint64{1, 11} {
@@ -173,7 +174,8 @@ func TestCallsInterleave(t *testing.T) {
 	}
 }
 
-// Texts that are others in every message are no part of a name. The messages of a stream that ends are known by their numbers, and the messages of one that does not end are not.
+// Texts that are others in every message are no part of a name. The messages of a stream that ends are known by their
+// numbers, and the messages of one that does not end are not.
 func TestNames(t *testing.T) {
 	p := fresh()
 	bases := map[uint64]bool{}
@@ -361,7 +363,8 @@ func TestMessagesAreHeld(t *testing.T) {
 	}
 }
 
-// No bytes in any order make a parser panic, break the contract, or depend on how they are cut; and no role is ever given.
+// No bytes in any order make a parser panic, break the contract, or depend on how they are cut; and no role is ever
+// given.
 func FuzzNext(f *testing.F) {
 	f.Add(parsertest.Fold(round(f, 700, "one", 1, 2)))
 	f.Add(parsertest.Fold(append(round(f, 3000, "one", 1, 2), round(f, 2000, "one", 3, 4)[3:]...)))
@@ -377,7 +380,8 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// No bytes of messages make their reader panic, or depend on how they are cut: two messages of a method; the first shows the kinds of its fields.
+// No bytes of messages make their reader panic, or depend on how they are cut: two messages of a method; the first
+// shows the kinds of its fields.
 func FuzzMessage(f *testing.F) {
 	f.Add(field(5, named("a", 1, floats(300, 1))), field(5, named("a", 2, floats(300, 2))))
 	f.Add(field(1, floats(1000, 1)), field(1, field(2, floats(400, 3))))
@@ -414,7 +418,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its
+// class.
 func FuzzFactsOfOthers(f *testing.F) {
 	seeds := []parsertest.Exchange{append(round(f, 3000, "one", 1, 2), round(f, 2000, "one", 3, 4)[3:]...)}
 	for _, x := range seeds {

@@ -12,8 +12,8 @@ import (
 // maxLabel bounds a text that is kept for people, in bytes.
 const maxLabel = 40
 
-// labelOf names a leaf for people: by the text beside it, such as a tensor's name, where texts are part of its name, then the method and the numbers of its
-// fields, as in "dense/kernel, Aggregator.GetTensor field 3.7".
+// labelOf names a leaf for people: by the text beside it, such as a tensor's name, where texts are part of its name,
+// then the method and the numbers of its fields, as in "dense/kernel, Aggregator.GetTensor field 3.7".
 //
 // Leaves that are alike are told by which, their number in the message, and by the message's number in its call.
 func labelOf(method, text string, p protoscan.Path, which, number int) (l parser.Label) {

@@ -12,8 +12,9 @@ const maxDepth = 6
 // minField is the least of a field, in bytes, that may be a tensor or hold one.
 const minField = 1 << 10
 
-// A trial finds out the kind of a field, and of the large fields in it. At each level a Scanner reads the bytes as if they were a message; whether the bytes in its
-// large fields are messages as well is the next level's matter. When a field has ended, it was a message if nothing broke.
+// A trial finds out the kind of a field, and of the large fields in it. At each level a Scanner reads the bytes as if
+// they were a message; whether the bytes in its large fields are messages as well is the next level's matter. When a
+// field has ended, it was a message if nothing broke.
 type trial struct {
 	levels [maxDepth]level
 	found  []finding

@@ -7,20 +7,24 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// An Exchange reads one stream: a request and its response. Calls for one side do not overlap, nor do they with Close, but calls for the two sides may.
+// An Exchange reads one stream: a request and its response. Calls for one side do not overlap, nor do they with Close,
+// but calls for the two sides may.
 type Exchange interface {
-	// Headers is given a header block that is not the one which opened the stream: the response's, or trailers. fields is valid during the call.
+	// Headers is given a header block that is not the one which opened the stream: the response's, or trailers. fields
+	// is valid during the call.
 	Headers(from parser.Side, fields Fields)
-	// Data classifies a prefix of b, at least one byte of it, as [parser.Parser] does: b, which is not empty, is the next content of that side, and must be
-	// neither modified nor retained. rest is how many bytes of content, from b's first on, the same frame has: a sender that has begun a frame
-	// writes it without waiting for an answer. After an error all of the direction travels verbatim.
+	// Data classifies a prefix of b, at least one byte of it, as [parser.Parser] does: b, which is not empty, is the
+	// next content of that side, and must be neither modified nor retained. rest is how many bytes of content, from b's
+	// first on, the same frame has: a sender that has begun a frame writes it without waiting for an answer. After an
+	// error all of the direction travels verbatim.
 	Data(from parser.Side, b []byte, rest int) (parser.Segment, error)
-	// Close is called at most once: when both sides have ended the stream, when one has reset it, or when the connection has too many streams
-	// for this one to be read. Data of a frame under way may still be called after it.
+	// Close is called at most once: when both sides have ended the stream, when one has reset it, or when the
+	// connection has too many streams for this one to be read. Data of a frame under way may still be called after it.
 	Close()
 }
 
-// A Sized Exchange tells how many bytes it takes. Held is called after each Data, and may be called beside the other side's calls.
+// A Sized Exchange tells how many bytes it takes. Held is called after each Data, and may be called beside the other
+// side's calls.
 type Sized interface{ Held() int }
 
 // maxStreams bounds the streams of a connection that are read at a time.

@@ -35,8 +35,10 @@ const (
 	inPadding
 )
 
-// New returns the directions of a connection. open is called with the header fields of each request, which are valid during the call; it returns nil for a stream that
-// nobody reads, and an error if the connection is not worth reading (it wraps [parser.ErrForeign] if it is another protocol's): both directions end with it. Calls of open do not overlap.
+// New returns the directions of a connection. open is called with the header fields of each request, which are valid
+// during the call; it returns nil for a stream that nobody reads, and an error if the connection is not worth reading
+// (it wraps [parser.ErrForeign] if it is another protocol's): both directions end with it. Calls of open do not
+// overlap.
 func New(open func(request Fields) (Exchange, error)) (fromClient, fromServer *Direction) {
 	c := &conn{open: open, streams: map[uint32]*stream{}}
 	return newDirection(c, parser.Client), newDirection(c, parser.Server)
@@ -101,7 +103,8 @@ func (c *conn) weigh(s *stream) {
 	s.takes = n
 }
 
-// opaque takes bytes of b up to the end of the current part, and returns their number. It returns 0 if they are not understood, which sets d.err.
+// opaque takes bytes of b up to the end of the current part, and returns their number. It returns 0 if they are not
+// understood, which sets d.err.
 func (d *Direction) opaque(b []byte) int {
 	var n int
 	switch d.state {
@@ -137,7 +140,8 @@ func (d *Direction) opaque(b []byte) int {
 	return n
 }
 
-// collect gathers n bytes, which may come in pieces. It returns them once they are whole, and how many bytes of b it took. whole is valid until the next call.
+// collect gathers n bytes, which may come in pieces. It returns them once they are whole, and how many bytes of b it
+// took. whole is valid until the next call.
 func (d *Direction) collect(b []byte, n int) (whole []byte, used int) {
 	if len(d.undecided) == 0 && len(b) >= n {
 		return b[:n], n

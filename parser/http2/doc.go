@@ -1,9 +1,11 @@
-// Package http2 reads HTTP/2 connections (RFC 9113) byte by byte, for the parsers of frameworks that speak it. It tells the content
-// of streams from all other bytes, and changes, holds back and answers nothing: frames, their lengths and their order stay as they are.
+// Package http2 reads HTTP/2 connections (RFC 9113) byte by byte, for the parsers of frameworks that speak it. It tells
+// the content of streams from all other bytes, and changes, holds back and answers nothing: frames, their lengths and
+// their order stay as they are.
 //
 // # Wire
 //
-// The client begins with a preface of 24 bytes. After it, and from the start in the other direction, come frames. Integers are big-endian.
+// The client begins with a preface of 24 bytes. After it, and from the start in the other direction, come frames.
+// Integers are big-endian.
 //
 //	frame   length (3 bytes), type, flags, stream (4 bytes, the first bit is reserved), payload
 //	0 DATA           PADDED: pad length (1 byte) before the content, and as many bytes after it
@@ -12,26 +14,31 @@
 //	5 PUSH_PROMISE   PADDED likewise; 4 bytes before the fragment
 //	9 CONTINUATION   the next fragment of a header block; no other frame may come before it
 //
-// The payloads of all other frames are passed over. A PING or a WINDOW_UPDATE that stands behind part of a tensor is kept in its place, so it waits as long as
-// the proxy waits for more of the tensor, and never longer than the stall timer: 5 ms where nothing comes; where bytes drip, the first byte after 20 ms ends the wait. Each side's first frame is SETTINGS; a server sends its own without waiting for the client's.
+// The payloads of all other frames are passed over. A PING or a WINDOW_UPDATE that stands behind part of a tensor is
+// kept in its place, so it waits as long as the proxy waits for more of the tensor, and never longer than the stall
+// timer: 5 ms where nothing comes; where bytes drip, the first byte after 20 ms ends the wait. Each side's first frame
+// is SETTINGS; a server sends its own without waiting for the client's.
 //
 // # Use
 //
-// [New] makes the two [Direction]s of a connection, each of them a [parser.Parser]. Whoever reads the streams gives New a function that is called
-// with the header fields of each request, and returns an [Exchange] or nil. The Exchange is given the header fields that follow, and the content of
-// DATA frames as it comes, which it classifies. Content without an Exchange is opaque.
+// [New] makes the two [Direction]s of a connection, each of them a [parser.Parser]. Whoever reads the streams gives New
+// a function that is called with the header fields of each request, and returns an [Exchange] or nil. The Exchange is
+// given the header fields that follow, and the content of DATA frames as it comes, which it classifies. Content without
+// an Exchange is opaque.
 //
 //	open ──▶ Exchange ◀── Headers(side, fields)       response, trailers
 //	                  ◀── Data(side, b, rest)         content, in pieces of any size
 //	                  ◀── Close()                     both sides have ended, or one has reset the stream
 //
-// Header blocks are compressed (HPACK, RFC 7541) with a state that every block of a direction changes, so a connection can only be read from its
-// first byte on, and each header block is decoded, whoever reads its stream.
+// Header blocks are compressed (HPACK, RFC 7541) with a state that every block of a direction changes, so a connection
+// can only be read from its first byte on, and each header block is decoded, whoever reads its stream.
 //
 // # Limits
 //
-// A direction ends in an error, and travels verbatim from there, where it breaks the protocol, where a header block is larger than 256 KiB or lists more
-// than that, and where its encoder wants a dynamic table of more than 64 KiB. The decoder does not ask whether the other side has allowed a size up to that
-// (SETTINGS_HEADER_TABLE_SIZE): that is between the two ends, and a decoder with a larger table reads the same fields, since entries are counted from the newest.
-// Of the streams that are open at once, the first 4,096 are read. A direction holds at most a header block, a table and the streams, whatever a peer sends.
+// A direction ends in an error, and travels verbatim from there, where it breaks the protocol, where a header block is
+// larger than 256 KiB or lists more than that, and where its encoder wants a dynamic table of more than 64 KiB. The
+// decoder does not ask whether the other side has allowed a size up to that (SETTINGS_HEADER_TABLE_SIZE): that is
+// between the two ends, and a decoder with a larger table reads the same fields, since entries are counted from the
+// newest. Of the streams that are open at once, the first 4,096 are read. A direction holds at most a header block, a
+// table and the streams, whatever a peer sends.
 package http2

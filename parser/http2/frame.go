@@ -90,7 +90,8 @@ func (f *frame) fits() bool {
 	return true
 }
 
-// padding takes the pad length out of the bytes before the content. It returns an error if there is more padding than room.
+// padding takes the pad length out of the bytes before the content. It returns an error if there is more padding than
+// room.
 func (f *frame) padding(lead []byte) error {
 	if !f.has(flagPadded) {
 		return nil

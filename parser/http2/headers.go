@@ -42,8 +42,8 @@ type bits []uint64
 
 func (s bits) has(n int) bool { return n/64 < len(s) && s[n/64]>>(n%64)&1 == 1 }
 
-// insertions appends to none, which is empty, which fields of a block are put into the dynamic table: the literals with incremental indexing (RFC 7541, section 6.2.1). It ends
-// where the block is broken.
+// insertions appends to none, which is empty, which fields of a block are put into the dynamic table: the literals with
+// incremental indexing (RFC 7541, section 6.2.1). It ends where the block is broken.
 func insertions(none bits, b []byte) bits {
 	set, number := none, 0
 	for len(b) > 0 {
@@ -78,7 +78,8 @@ func insertions(none bits, b []byte) bits {
 	return set
 }
 
-// integer returns the integer that begins in the last bits of b's first byte (section 5.1), and the bytes behind it: nil if it is not whole, or is larger than any block.
+// integer returns the integer that begins in the last bits of b's first byte (section 5.1), and the bytes behind it:
+// nil if it is not whole, or is larger than any block.
 func integer(b []byte, prefix int) (n int, rest []byte) {
 	if len(b) == 0 {
 		return 0, nil
@@ -151,7 +152,8 @@ func (l *list) forget() {
 	}
 }
 
-// held returns about how many bytes are held between two blocks. An entry of the table takes less than twice the bytes that count, with the maps by which the decoder finds it.
+// held returns about how many bytes are held between two blocks. An entry of the table takes less than twice the bytes
+// that count, with the maps by which the decoder finds it.
 func (l *list) held() int {
 	if l.decoder == nil {
 		return 0

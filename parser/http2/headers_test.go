@@ -9,7 +9,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Of each field it is known whether the encoder has put it into its table: new ones, but for such as must stay secret, and none that are there already.
+// Of each field it is known whether the encoder has put it into its table: new ones, but for such as must stay secret,
+// and none that are there already.
 func TestInsertions(t *testing.T) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
@@ -54,7 +55,8 @@ func TestEndlessLength(t *testing.T) {
 	}
 }
 
-// Any block that the decoder takes has as many fields as are counted, and no block makes the count go on for ever, or need more memory than its fields.
+// Any block that the decoder takes has as many fields as are counted, and no block makes the count go on for ever, or
+// need more memory than its fields.
 func FuzzInsertions(f *testing.F) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)

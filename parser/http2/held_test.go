@@ -33,7 +33,8 @@ func (h *heavy) Held() int {
 func (*heavy) Headers(parser.Side, http2.Fields) {}
 func (*heavy) Close()                            {}
 
-// A connection holds what its streams hold, and nothing of streams that have ended or were reset, not even where a frame of such a stream was under way. Telling it asks no stream.
+// A connection holds what its streams hold, and nothing of streams that have ended or were reset, not even where a
+// frame of such a stream was under way. Telling it asks no stream.
 func TestHeld(t *testing.T) {
 	const content = "content"
 	for name, c := range map[string]struct {
@@ -96,7 +97,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// A connection tells the memory that its tables of header fields take, whatever the fields are; fields that are put into no table, or are there already, take none.
+// A connection tells the memory that its tables of header fields take, whatever the fields are; fields that are put
+// into no table, or are there already, take none.
 func TestTablesAreHeld(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()
@@ -105,7 +107,8 @@ func TestTablesAreHeld(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	const blocks, connections = 2000, 3
-	// told returns the bytes that a connection tells after that many header blocks, each with a field of its own, and the bytes of memory that it takes.
+	// told returns the bytes that a connection tells after that many header blocks, each with a field of its own, and
+	// the bytes of memory that it takes.
 	told := func(fill func(i int) hpack.HeaderField) (says, takes int) {
 		var block, out bytes.Buffer
 		enc, framer := hpack.NewEncoder(&block), xhttp2.NewFramer(&out, nil)

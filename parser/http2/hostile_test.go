@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
 )
 
-// floods are frames of one kind without end, or with the most that they may say. Each begins where a stream of number 1 is open, and leaves a connection that can go on.
+// floods are frames of one kind without end, or with the most that they may say. Each begins where a stream of number 1
+// is open, and leaves a connection that can go on.
 var floods = map[string]func(w *grpctest.Wire){
 	"header blocks in empty fragments": func(w *grpctest.Wire) {
 		k := w.Block(parser.Client, ":method", "POST", ":path", "/a")
@@ -91,7 +92,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// Of a frame as long as frames can be, content comes in part; then the stream is reset, or the frame goes on after that. Other streams are read as if nothing were.
+// Of a frame as long as frames can be, content comes in part; then the stream is reset, or the frame goes on after
+// that. Other streams are read as if nothing were.
 func TestLongestFrame(t *testing.T) {
 	const longest = 1<<24 - 1
 	s := new(server)

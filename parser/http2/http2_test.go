@@ -16,7 +16,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A reader is an Exchange that notes its stream. Every byte of content is a tensor, so that classes tell content from other bytes.
+// A reader is an Exchange that notes its stream. Every byte of content is a tensor, so that classes tell content from
+// other bytes.
 type reader struct {
 	key    uint64
 	data   [2][]byte

@@ -3,9 +3,9 @@ package lru
 // None is no place.
 const None = int32(-1)
 
-// A List keeps places in the order of their last use. A place is a number below Len, of a value that the caller keeps by it. A List has no pointers, so
-// there may be millions of places at 8 bytes each, and garbage collections follow none of them. The zero List is empty. It is not safe for
-// concurrent use.
+// A List keeps places in the order of their last use. A place is a number below Len, of a value that the caller keeps
+// by it. A List has no pointers, so there may be millions of places at 8 bytes each, and garbage collections follow
+// none of them. The zero List is empty. It is not safe for concurrent use.
 type List struct {
 	links []link // of a ring, in which place p has links[p+1]: links[0].older is the newest place, links[0].newer the oldest
 }
@@ -36,7 +36,8 @@ func (l *List) Use(place int32) {
 	}
 }
 
-// Remove drops a place. The last place takes its number, unless it is that itself: the caller must move its value there.
+// Remove drops a place. The last place takes its number, unless it is that itself: the caller must move its value
+// there.
 func (l *List) Remove(place int32) {
 	at, last := place+1, int32(len(l.links)-1)
 	unlink(l.links, at)

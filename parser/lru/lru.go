@@ -1,11 +1,12 @@
-// Package lru orders values by their last use, so that the one that was used least recently can be found and dropped: a [Cache] finds them by their
-// keys, a [Shared] has several holders' values under one limit, and a [List] has the order alone, of values that its user keeps and finds.
+// Package lru orders values by their last use, so that the one that was used least recently can be found and dropped: a
+// [Cache] finds them by their keys, a [Shared] has several holders' values under one limit, and a [List] has the order
+// alone, of values that its user keeps and finds.
 package lru
 
 import "iter"
 
-// A Cache maps keys to values and keeps them in the order of their last use. It has no limit of its own: the caller drops
-// the oldest, or names a limit to Keep. The zero Cache is empty. It is not safe for concurrent use.
+// A Cache maps keys to values and keeps them in the order of their last use. It has no limit of its own: the caller
+// drops the oldest, or names a limit to Keep. The zero Cache is empty. It is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	places  map[K]int32 // in entries, by key
 	entries []entry[K, V]
@@ -102,8 +103,8 @@ func (c *Cache[K, V]) FromNewest() iter.Seq2[K, V] {
 	}
 }
 
-// FromOldest iterates from the value that was used least recently to the newest. The loop may delete the value that it was
-// given, and must not change the Cache otherwise.
+// FromOldest iterates from the value that was used least recently to the newest. The loop may delete the value that it
+// was given, and must not change the Cache otherwise.
 func (c *Cache[K, V]) FromOldest() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for at := c.order.Oldest(); at != None; {

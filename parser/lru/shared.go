@@ -1,9 +1,11 @@
 package lru
 
-// A Shared is a Cache of several holders' values with one limit for all of them. When it is full the holder that has most gives way, so that no holder can have the
-// values of one with less than its share forgotten. The zero Shared is empty, and counts each value as one. It is not safe for concurrent use.
+// A Shared is a Cache of several holders' values with one limit for all of them. When it is full the holder that has
+// most gives way, so that no holder can have the values of one with less than its share forgotten. The zero Shared is
+// empty, and counts each value as one. It is not safe for concurrent use.
 type Shared[H, K comparable, V any] struct {
-	// Cost, at least 0, is a value's part of the limit; nil: one. It must be set before the first value is kept, and a value's cost must not change.
+	// Cost, at least 0, is a value's part of the limit; nil: one. It must be set before the first value is kept, and a
+	// value's cost must not change.
 	Cost func(V) int
 
 	holders map[H]*owned[K, V]
@@ -35,7 +37,8 @@ func (s *Shared[H, K, V]) Use(h H, k K) (v V, ok bool) {
 	return o.Use(k)
 }
 
-// Keep sets a holder's value of k, which is then the newest, and drops the oldest ones of holders that have most until at most limit are left. Of equals h gives way.
+// Keep sets a holder's value of k, which is then the newest, and drops the oldest ones of holders that have most until
+// at most limit are left. Of equals h gives way.
 func (s *Shared[H, K, V]) Keep(h H, k K, v V, limit int) {
 	o := s.holders[h]
 	if o == nil {

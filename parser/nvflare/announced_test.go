@@ -37,8 +37,9 @@ func dxo(kind string, data, meta any, refs []reference) []byte {
 	return b
 }
 
-// A message may have arrays beside the weights, such as SCAFFOLD's control variates in the DXO's meta: of PyTorch's tensors and NumPy's arrays each class counts its own from T0 on, and has its
-// own ref_id. Only the arrays in the DXO's data are what its kind says; one that the message has elsewhere as well is not. The data may be an OrderedDict.
+// A message may have arrays beside the weights, such as SCAFFOLD's control variates in the DXO's meta: of PyTorch's
+// tensors and NumPy's arrays each class counts its own from T0 on, and has its own ref_id. Only the arrays in the DXO's
+// data are what its kind says; one that the message has elsewhere as well is not. The data may be an OrderedDict.
 func TestAnnouncedBesideOthers(t *testing.T) {
 	const torch, numpy, ordered = "torch.Tensor", "numpy.ndarray", "collections.OrderedDict"
 	const exact, gradient = tensor.Exact, tensor.Gradient
@@ -93,8 +94,8 @@ func TestAnnouncedBesideOthers(t *testing.T) {
 	}
 }
 
-// NVFlare's TensorServerStreamer and TensorClientStreamer send safetensors unasked, without a word of what they are: their arrays are exact, with bases as other arrays have them, so that a
-// model crosses once for several clients.
+// NVFlare's TensorServerStreamer and TensorClientStreamer send safetensors unasked, without a word of what they are:
+// their arrays are exact, with bases as other arrays have them, so that a model crosses once for several clients.
 func TestStreamed(t *testing.T) {
 	files, elements := model(true, 1)
 	for _, c := range []struct {

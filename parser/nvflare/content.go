@@ -29,7 +29,8 @@ const (
 	streaming = "aux_communication/ObjectStreamer.Request"
 )
 
-// hasFiles reports whether the stream has files: answers to a request for them, and requests in which NVFlare's TensorServerStreamer and TensorClientStreamer send theirs unasked.
+// hasFiles reports whether the stream has files: answers to a request for them, and requests in which NVFlare's
+// TensorServerStreamer and TensorClientStreamer send theirs unasked.
 func (x *subject) hasFiles() bool { return x.what == downloads || x.what == streaming }
 
 // announces reports whether the stream announces arrays.
@@ -60,7 +61,8 @@ type content struct {
 	more      bool // references than refs holds
 }
 
-// An item names an array within an announcement. Each class of arrays counts its own from T0 on, and is downloaded by a ref_id of its own.
+// An item names an array within an announcement. Each class of arrays counts its own from T0 on, and is downloaded by a
+// ref_id of its own.
 type item struct {
 	class byte // announcesNumPy or announcesTorch; 0: not told
 	name  string
@@ -109,7 +111,8 @@ const (
 	maxItemName = 16      // of a file
 )
 
-// feed takes a prefix of b, the next bytes, and returns its length. known: the arrays of c.item, the file that begins at c.itemAt, are known with it.
+// feed takes a prefix of b, the next bytes, and returns its length. known: the arrays of c.item, the file that begins
+// at c.itemAt, are known with it.
 func (c *content) feed(b []byte) (n int, known bool) {
 	switch c.section {
 	case ofHead:
@@ -258,8 +261,8 @@ func (c *content) end() {
 	}
 }
 
-// names returns the names of the arrays of a class that the DXO's data has, and nothing else of the message, such as the control variates of SCAFFOLD in the DXO's meta. They are none
-// if several references have the class.
+// names returns the names of the arrays of a class that the DXO's data has, and nothing else of the message, such as
+// the control variates of SCAFFOLD in the DXO's meta. They are none if several references have the class.
 func (c *content) names(class byte) map[string]arrayName {
 	same := 0
 	for _, ref := range c.refs {

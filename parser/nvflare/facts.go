@@ -20,7 +20,8 @@ const (
 	maxRequests      = 1 << 12
 )
 
-// facts holds the facts that connections have shown, on all jobs, by the peer's hash: of several peers the one that has told most has its own forgotten.
+// facts holds the facts that connections have shown, on all jobs, by the peer's hash: of several peers the one that has
+// told most has its own forgotten.
 type facts struct {
 	mu            sync.Mutex
 	announcements lru.Shared[uint64, fact, *announcement] // by ref_id
@@ -48,8 +49,9 @@ type arrayName struct {
 	elsewhere bool   // the message also has the array outside of the DXO's data
 }
 
-// statistics end the names of means and variances that layers keep of their input, in PyTorch and Keras, and of the number of batches that PyTorch's have seen. They are no sums of
-// gradients: a variance whose difference has lost something may become negative. The number is an integer until a server has averaged it.
+// statistics end the names of means and variances that layers keep of their input, in PyTorch and Keras, and of the
+// number of batches that PyTorch's have seen. They are no sums of gradients: a variance whose difference has lost
+// something may become negative. The number is an integer until a server has averaged it.
 var statistics = [][]byte{[]byte("running_mean"), []byte("running_var"), []byte("num_batches_tracked"), []byte("moving_mean"), []byte("moving_variance")}
 
 // isStatistic reports whether an array of that name is a statistic.

@@ -159,7 +159,8 @@ func TestLongArray(t *testing.T) {
 	}
 }
 
-// Streams whose frames interleave are told apart, whatever their numbers and lengths are, and only as many are known as may be.
+// Streams whose frames interleave are told apart, whatever their numbers and lengths are, and only as many are known as
+// may be.
 func TestStreamsInterleave(t *testing.T) {
 	elements := make([]byte, 3000)
 	content := sim.Section(sim.MarkerBytes, 5, append(make([]byte, idLen), sim.Safetensors("T0", "F32", 4, elements)...))
@@ -181,7 +182,8 @@ func TestStreamsInterleave(t *testing.T) {
 	}
 }
 
-// A WebSocket whose frames say more than they have, or that they have none, is read on, and one that says what nobody may say ends.
+// A WebSocket whose frames say more than they have, or that they have none, is read on, and one that says what nobody
+// may say ends.
 func TestWebSocketLengths(t *testing.T) {
 	j := newJob("site-1.job", 1<<20)
 	files, want := model(true, 2)
@@ -229,8 +231,9 @@ func TestWebSocketLengths(t *testing.T) {
 	}
 }
 
-// FuzzStreams has the fuzzer write the header and the payload of a frame, and cut it: the frames around it are right, over each driver. No bytes make a parser panic, break the contract, or
-// depend on how they are cut; and only what a client has announced is a gradient.
+// FuzzStreams has the fuzzer write the header and the payload of a frame, and cut it: the frames around it are right,
+// over each driver. No bytes make a parser panic, break the contract, or depend on how they are cut; and only what a
+// client has announced is a gradient.
 func FuzzStreams(f *testing.F) {
 	files, _ := model(false, 1)
 	header := sim.Pack(sim.Map{"sm__pe", "fobs", "sm__ch", "server_command", "sm__tp", "submit_update", "sm__id", 7, "sm__os", 0, "sm__sz", 500})

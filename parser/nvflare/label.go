@@ -14,7 +14,8 @@ var (
 	_ parser.Labeler = (*webSocket)(nil)
 )
 
-// label tells the array whose bytes next has returned last, its shape, and the two sites. Of an array that is cut it tells the place of the piece.
+// label tells the array whose bytes next has returned last, its shape, and the two sites. Of an array that is cut it
+// tells the place of the piece.
 func (s *sfm) label() parser.Label {
 	x := s.last
 	if x == nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 )
 
-// Arrays are named by the names under which the model has them, with their shapes and the two sites, over each way to carry frames.
+// Arrays are named by the names under which the model has them, with their shapes and the two sites, over each way to
+// carry frames.
 func TestNamesForPeople(t *testing.T) {
 	for _, torch := range []bool{false, true} {
 		j := oneRound("WEIGHT_DIFF", torch, 1<<20)

@@ -43,8 +43,9 @@ func roles(list []parsertest.Found) (r []tensor.Role) {
 	return r
 }
 
-// Over every driver each array is found, also where a client masks it; and its role is that of its announcement, kind and container. No content check may refuse
-// announced differences: hospitals have unlike data, and their updates may change little from round to round.
+// Over every driver each array is found, also where a client masks it; and its role is that of its announcement, kind
+// and container. No content check may refuse announced differences: hospitals have unlike data, and their updates may
+// change little from round to round.
 func TestRoles(t *testing.T) {
 	const exact, state, gradient = tensor.Exact, tensor.State, tensor.Gradient
 	for _, c := range []struct {
@@ -80,7 +81,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Weights in ZIP files are told as weights in safetensors are, but that a CRC-32 covers them: with the same bases, also where frames cut them, so that they cross once and as differences as well.
+// Weights in ZIP files are told as weights in safetensors are, but that a CRC-32 covers them: with the same bases, also
+// where frames cut them, so that they cross once and as differences as well.
 func TestContainersAreAlike(t *testing.T) {
 	for _, chunk := range []int{1 << 20, 1200} {
 		var found [2][2][]parsertest.Found
@@ -104,7 +106,8 @@ func TestContainersAreAlike(t *testing.T) {
 	}
 }
 
-// A client may cut a message into several frames of WebSocket, each with a mask of its own. Tensors that lie in one of them are found, and no byte of the others.
+// A client may cut a message into several frames of WebSocket, each with a mask of its own. Tensors that lie in one of
+// them are found, and no byte of the others.
 func TestFragments(t *testing.T) {
 	j := newJob("site-1.job", 1<<20)
 	files, want := model(true, 2)
@@ -141,7 +144,8 @@ func fragment(first byte, b []byte, mask tensor.Mask) []byte {
 	return h
 }
 
-// Over gRPC, where a sender may wait within any frame, long arrays that must not change are cut into short pieces, the same whatever HTTP/2's frames are.
+// Over gRPC, where a sender may wait within any frame, long arrays that must not change are cut into short pieces, the
+// same whatever HTTP/2's frames are.
 func TestPieces(t *testing.T) {
 	elements := bytes.Repeat([]byte("elements"), 40_000)
 	file := sim.Zip("T0.npy", sim.NPY("<f8", 8, elements))
@@ -167,8 +171,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// A frame of differences that comes again has the base of its first copy, so that it may cross as a reference where nothing is lost; and over gRPC the second copy, which must
-// not change, is cut into short pieces.
+// A frame of differences that comes again has the base of its first copy, so that it may cross as a reference where
+// nothing is lost; and over gRPC the second copy, which must not change, is cut into short pieces.
 func TestDifferencesAgain(t *testing.T) {
 	elements := bytes.Repeat([]byte("elements"), 40_000)
 	for _, c := range []struct {
@@ -200,7 +204,8 @@ func TestDifferencesAgain(t *testing.T) {
 	}
 }
 
-// An array that no announcement names, or that the wrong side announces, is exact; so are arrays of an encrypted frame opaque.
+// An array that no announcement names, or that the wrong side announces, is exact; so are arrays of an encrypted frame
+// opaque.
 func TestUnannounced(t *testing.T) {
 	files, _ := model(true, 1)
 	names := []string{"a", "b", "c"}
@@ -246,7 +251,8 @@ func TestUnannounced(t *testing.T) {
 	}
 }
 
-// Frames that come again, or out of order, have the same bytes and the same base, also where a client masks them anew; and a gradient comes only once.
+// Frames that come again, or out of order, have the same bytes and the same base, also where a client masks them anew;
+// and a gradient comes only once.
 func TestFramesAgain(t *testing.T) {
 	for driver, exchange := range map[string]func(*job) parsertest.Exchange{"tcp": (*job).tcp, "http": (*job).webSocket} {
 		t.Run(driver, func(t *testing.T) { framesAgain(t, exchange) })
@@ -306,7 +312,8 @@ func TestFirstFrameLast(t *testing.T) {
 	}
 }
 
-// The model has the same bases for all clients of the job, in each round; weights and differences of weights that a client sends have the client's, and weights have the model's as their Model.
+// The model has the same bases for all clients of the job, in each round; weights and differences of weights that a
+// client sends have the client's, and weights have the model's as their Model.
 func TestBases(t *testing.T) {
 	p := fresh()
 	kind := "WEIGHT_DIFF"
@@ -491,7 +498,8 @@ func TestStatisticsTravelExactly(t *testing.T) {
 	}
 }
 
-// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its
+// class.
 func FuzzFactsOfOthers(f *testing.F) {
 	j := oneRound("WEIGHT_DIFF", true, 900)
 	files, _ := model(true, 3)

@@ -46,7 +46,8 @@ type sfm struct {
 	at, size int
 }
 
-// next classifies a prefix of b. sure is how many bytes, from b's first on, the sender writes without waiting for an answer.
+// next classifies a prefix of b. sure is how many bytes, from b's first on, the sender writes without waiting for an
+// answer.
 func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
 	if s.left == 0 || len(s.copied) > 0 {
 		n, err := s.begin(b)

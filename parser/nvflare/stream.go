@@ -120,7 +120,8 @@ func (x *stream) spare(at int) bool {
 	return true
 }
 
-// fill reports whether bytes were a gap, and are none any more. It reports false as well where that would leave too many gaps: the bytes then count as bytes that come again.
+// fill reports whether bytes were a gap, and are none any more. It reports false as well where that would leave too
+// many gaps: the bytes then count as bytes that come again.
 func (x *stream) fill(from, to int) bool {
 	i := slices.IndexFunc(x.gaps, func(g gap) bool { return g.from <= from && to <= g.to })
 	if i < 0 {
@@ -229,8 +230,9 @@ func (r *region) within(p *part) (from, to int) {
 	return from, to
 }
 
-// pieceLen is the length of the pieces of a tensor, in bytes. With HTTP/2 a sender may have to wait for the receiver in the midst of any frame; a block that
-// is under way then travels as it is, even if the receiver has had it before, and should be short.
+// pieceLen is the length of the pieces of a tensor, in bytes. With HTTP/2 a sender may have to wait for the receiver in
+// the midst of any frame; a block that is under way then travels as it is, even if the receiver has had it before, and
+// should be short.
 const pieceLen = 64 << 10
 
 // mayLose reports whether the elements may lose something, at their first time.

@@ -163,7 +163,8 @@ func (w *webSocket) payload(b []byte) (seg parser.Segment, err error) {
 // maskedAtOnce is how many masked bytes are read at a time.
 const maskedAtOnce = 8 << 10
 
-// unmask classifies a prefix of masked bytes. A tensor that goes beyond a frame of WebSocket is opaque, since the next one has another mask.
+// unmask classifies a prefix of masked bytes. A tensor that goes beyond a frame of WebSocket is opaque, since the next
+// one has another mask.
 func (w *webSocket) unmask(b []byte) (parser.Segment, error) {
 	var room [maskedAtOnce]byte
 	plain := room[:min(len(b), len(room))]

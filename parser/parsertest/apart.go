@@ -11,9 +11,10 @@ import (
 // Peer is the peer of Apart's connection.
 const Peer = "tokyo"
 
-// Apart checks that nobody else's words change a connection: x of conn has the same classes whether or not others play theirs before it and amid it. The others
-// are connections of another job, of none, and, with members, of conn's own job through another peer; they carry the bytes of words, and have conn's addresses or the
-// given ones. Where the job is conn's, the other peer's side alone speaks, since the nodes of this site are believed whatever peer they speak to.
+// Apart checks that nobody else's words change a connection: x of conn has the same classes whether or not others play
+// theirs before it and amid it. The others are connections of another job, of none, and, with members, of conn's own
+// job through another peer; they carry the bytes of words, and have conn's addresses or the given ones. Where the job
+// is conn's, the other peer's side alone speaks, since the nodes of this site are believed whatever peer they speak to.
 func Apart(t *testing.T, members bool, fresh func() parser.Protocol, conn parser.Conn, x, words Exchange, client, server netip.AddrPort) {
 	t.Helper()
 	conn.Peer = Peer

@@ -87,7 +87,8 @@ func (r runs) diff(q runs) string {
 	return ""
 }
 
-// Same reports whether two parsers have said the same of a tensor. The samples of weights to which they point are each parser's own.
+// Same reports whether two parsers have said the same of a tensor. The samples of weights to which they point are each
+// parser's own.
 func Same(t, u tensor.Tensor) bool {
 	p, q := t.Placed, u.Placed
 	t.Placed, u.Placed = nil, nil

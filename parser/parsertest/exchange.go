@@ -48,8 +48,8 @@ func (c Classes) truncate(x Exchange) Classes {
 // A Cut says how many of the next n bytes, at least 1, the next call is given. nil: all.
 type Cut func(n int) int
 
-// Play gives the bytes of x to the parsers of a new connection of p. It returns an error if one breaks a promise
-// that shows at once: a segment out of bounds, or an argument modified. It is no error that a parser stops understanding.
+// Play gives the bytes of x to the parsers of a new connection of p. It returns an error if one breaks a promise that
+// shows at once: a segment out of bounds, or an argument modified. It is no error that a parser stops understanding.
 func Play(p parser.Protocol, conn parser.Conn, x Exchange, cut Cut) (Classes, error) {
 	client, server := p.New(conn)
 	players := [2]player{{parser: client}, {parser: server}}

@@ -13,7 +13,8 @@ type Found struct {
 	Data []byte
 }
 
-// Find returns the tensors of an exchange by their sides, in the order in which they begin. It fails the test if bytes of a tensor are out of order.
+// Find returns the tensors of an exchange by their sides, in the order in which they begin. It fails the test if bytes
+// of a tensor are out of order.
 func Find(t testing.TB, p parser.Protocol, c parser.Conn, x Exchange) (all [2][]Found) {
 	t.Helper()
 	client, server := p.New(c)

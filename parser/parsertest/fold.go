@@ -2,8 +2,8 @@ package parsertest
 
 import "github.com/gradproxy/gradproxy/parser"
 
-// Fold writes an exchange as bytes, for fuzzing: each piece, of at most 32,767 bytes, as its side in the top bit of two bytes, its
-// length in the others, and its bytes.
+// Fold writes an exchange as bytes, for fuzzing: each piece, of at most 32,767 bytes, as its side in the top bit of two
+// bytes, its length in the others, and its bytes.
 func Fold(x Exchange) (b []byte) {
 	for _, t := range x {
 		for rest := t.Bytes; len(rest) > 0; {

@@ -13,9 +13,9 @@ import (
 // small is the length, in bytes, up to which an Exchange is tried truncated at every point.
 const small = 4 << 10
 
-// Run checks the parsers of a protocol, whose values fresh makes, on each of the exchanges between the ends of
-// conn: how a stream is cut into calls changes the class of no byte; calls neither modify nor retain their argument;
-// segments are within bounds; nothing is left behind when a stream stops anywhere. Truncation is tried at every point of
+// Run checks the parsers of a protocol, whose values fresh makes, on each of the exchanges between the ends of conn:
+// how a stream is cut into calls changes the class of no byte; calls neither modify nor retain their argument; segments
+// are within bounds; nothing is left behind when a stream stops anywhere. Truncation is tried at every point of
 // exchanges of up to 4 KiB and at points chosen at random of longer ones; the seed is logged.
 func Run(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, exchanges ...Exchange) {
 	t.Helper()
@@ -46,8 +46,8 @@ func Run(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, exchanges
 	}
 }
 
-// AnyCut is Run for fuzzers: it gives an exchange to a new connection's parsers whole and in small pieces, and returns the classes, which must
-// be the same.
+// AnyCut is Run for fuzzers: it gives an exchange to a new connection's parsers whole and in small pieces, and returns
+// the classes, which must be the same.
 func AnyCut(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, x Exchange) Classes {
 	t.Helper()
 	whole, err := Play(fresh(), conn, x, nil)

@@ -2,8 +2,8 @@ package pslite
 
 import "net/netip"
 
-// announce takes note, in a scope, of nodes that the scheduler has sent to the node at listener: the whole table, or one node that
-// takes the place of another. j is the job of the scope's connections that no table names.
+// announce takes note, in a scope, of nodes that the scheduler has sent to the node at listener: the whole table, or
+// one node that takes the place of another. j is the job of the scope's connections that no table names.
 func (f *facts) announce(in scope, number uint64, j *job, listener netip.AddrPort, nodes []node) {
 	if len(nodes) > maxNodes {
 		return
@@ -51,7 +51,8 @@ func (f *facts) replace(in scope, j *job, nodes []node) {
 	}
 }
 
-// jobAt returns the job of a scheduler. The job of the first scheduler of a configured job has its other connections too.
+// jobAt returns the job of a scheduler. The job of the first scheduler of a configured job has its other connections
+// too.
 func (f *facts) jobAt(in scope, boss string) *job {
 	if n := f.named[in]; n != nil {
 		if n.scheduler == "" {

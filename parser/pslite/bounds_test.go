@@ -122,7 +122,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(n)
 }
 
-// A peer that tells of jobs, nodes, processes and keys without end has its own facts forgotten, and none of another peer's.
+// A peer that tells of jobs, nodes, processes and keys without end has its own facts forgotten, and none of another
+// peer's.
 func TestFloodOfAPeerForgetsNothingOfOthers(t *testing.T) {
 	n := newNetwork(t, "")
 	n.peer = "tokyo"

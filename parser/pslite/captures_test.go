@@ -95,8 +95,8 @@ func TestCapturedJobs(t *testing.T) {
 	}
 }
 
-// checkKeys checks that a key stays with its values: one type and direction and, but for the keys of rows, one size. A base
-// stays too, once there is one; only gradients have none.
+// checkKeys checks that a key stays with its values: one type and direction and, but for the keys of rows, one size. A
+// base stays too, once there is one; only gradients have none.
 func checkKeys(t *testing.T, keys map[uint64]tensor.Tensor, values []tensor.Tensor) {
 	t.Helper()
 	for _, v := range values {
@@ -109,7 +109,8 @@ func checkKeys(t *testing.T, keys map[uint64]tensor.Tensor, values []tensor.Tens
 	}
 }
 
-// compare compares the values found in some of a job's connections with the values of all. less: connections are missing.
+// compare compares the values found in some of a job's connections with the values of all. less: connections are
+// missing.
 func compare(t *testing.T, what string, whole, part []*listener, less bool) {
 	t.Helper()
 	for i, l := range part {

@@ -23,7 +23,8 @@ type facts struct {
 	indices shared[uint64, index] // by place, and peer
 }
 
-// shared are the facts that peers have told, by the hash of the peer. Of several peers the one that has told most has its own forgotten.
+// shared are the facts that peers have told, by the hash of the peer. Of several peers the one that has told most has
+// its own forgotten.
 type shared[K comparable, V any] = lru.Shared[uint64, K, V]
 
 // The limits of facts are numbers of entries, of all peers together.
@@ -32,14 +33,16 @@ type limits struct{ tables, places, lives, pushed, indices int }
 // production has the limits that tests lower.
 var production = limits{tables: 1 << 5, places: 1 << 13, lives: 1 << 14, pushed: 1 << 17, indices: 1 << 14}
 
-// A named is a configured job, as far as one peer and this site have told of it, or this site alone. Configurations bound their number.
+// A named is a configured job, as far as one peer and this site have told of it, or this site alone. Configurations
+// bound their number.
 type named struct {
 	job       *job   // of the first scheduler, and of connections that no table names
 	scheduler string // the first one that was seen
 }
 
-// A scope is the name that connections must have in common to share facts: the peer, and the name of the configured job if there is one. What a peer says
-// of a job's nodes holds in its own scope; the nodes of this site (own.go) speak in all scopes of the job, and in one that keeps their words for peers to come.
+// A scope is the name that connections must have in common to share facts: the peer, and the name of the configured job
+// if there is one. What a peer says of a job's nodes holds in its own scope; the nodes of this site (own.go) speak in
+// all scopes of the job, and in one that keeps their words for peers to come.
 type scope struct {
 	job, peer string
 	site      bool // the words of this site alone

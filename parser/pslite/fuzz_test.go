@@ -52,8 +52,8 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// Whatever the connections of other jobs, and of other peers of the same job, show, before a connection and amid it, and whatever addresses they are said to
-// have, no byte of that connection changes its class.
+// Whatever the connections of other jobs, and of other peers of the same job, show, before a connection and amid it,
+// and whatever addresses they are said to have, no byte of that connection changes its class.
 func FuzzFactsOfOthers(f *testing.F) {
 	for _, x := range []parsertest.Exchange{mxnet(), byteps(), listing(), scheduled()} {
 		f.Add(parsertest.Fold(x), false, uint8(9), uint8(8))

@@ -40,7 +40,7 @@ func parseHead(m *meta) (request, tensor.DType, bool) {
 	return request(r), types[d], true
 }
 
-// dataTypes are the element types of vals by the type of their frame, where that says it (include/ps/internal/message.h,
-// DataType; 0 is char, which is never sent).
+// dataTypes are the element types of vals by the type of their frame, where that says it
+// (include/ps/internal/message.h, DataType; 0 is char, which is never sent).
 var dataTypes = [...]tensor.DType{tensor.NoDType, tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64,
 	tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64, tensor.Float32, tensor.Float64, tensor.NoDType}

@@ -6,15 +6,15 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Index arrays are the keys of rows, or of many values, and the lengths of many. They are no payload, but may be a good part
-// of the bytes, and often come again: at every step where a worker has all of an array, and within a step where it has rows
-// (MXNet pulls them twice and pushes them once). A codec by rows needs the rows' keys first.
+// Index arrays are the keys of rows, or of many values, and the lengths of many. They are no payload, but may be a good
+// part of the bytes, and often come again: at every step where a worker has all of an array, and within a step where it
+// has rows (MXNet pulls them twice and pushes them once). A codec by rows needs the rows' keys first.
 
 // minIndex is the size in bytes from which on an index array is a tensor even if nothing depends on it.
 const minIndex = 256
 
-// lead returns how many bytes of a frame of keys come before an index array, which goes on to the frame's end: they are the
-// first key, which names the array. It is 0 if there is no index.
+// lead returns how many bytes of a frame of keys come before an index array, which goes on to the frame's end: they are
+// the first key, which names the array. It is 0 if there is no index.
 func lead(m *meta, size int) int {
 	width := keyWidth(m.types[0])
 	if width == 0 || size%width != 0 || size <= width {
@@ -118,8 +118,8 @@ func (x *connection) endKeys(r route, m *meta, k *keys) {
 	}
 }
 
-// lengthsOf returns the tensor of a frame of size bytes of lengths, if it is worth one. Lengths of equally many values of
-// an array are the same, whichever rows or workers the values are of.
+// lengthsOf returns the tensor of a frame of size bytes of lengths, if it is worth one. Lengths of equally many values
+// of an array are the same, whichever rows or workers the values are of.
 func (x *connection) lengthsOf(r route, m *meta, k *keys, size int) tensor.Tensor {
 	if size < minIndex || size%4 != 0 || dataTypes[m.types[2]] != tensor.Int32 || keyWidth(m.types[0]) == 0 {
 		return tensor.Tensor{}

@@ -166,8 +166,8 @@ func listed(k kind, time int32, keys []uint64) say {
 	return s
 }
 
-// Keys have a base, that of the last ones of as many, as long as they come again: at each step, or several times within one.
-// Values for them name their keys, and have a base if the keys have one.
+// Keys have a base, that of the last ones of as many, as long as they come again: at each step, or several times within
+// one. Values for them name their keys, and have a base if the keys have one.
 func TestKeysThatComeAgain(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.announce(9, all())
@@ -218,8 +218,8 @@ func TestKeysThatComeAgain(t *testing.T) {
 	}
 }
 
-// A worker's pushes, pulls and answers share the bases of keys. All workers share the bases of lengths, and of the values
-// that they are sent for the same keys; keys belong to a worker, and may be others every time.
+// A worker's pushes, pulls and answers share the bases of keys. All workers share the bases of lengths, and of the
+// values that they are sent for the same keys; keys belong to a worker, and may be others every time.
 func TestBasesOfKeys(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.announce(9, all())

@@ -65,8 +65,8 @@ func TestJobsKnowNothingOfEachOther(t *testing.T) {
 	expect(t, "weights still", n.connect(8, 9).say(pulled), tensor.State, tensor.Float32)
 }
 
-// Where no job is configured, a peer that lists another's nodes as its own, or speaks for them, changes nothing for the other's tensors, and
-// learns nothing of them.
+// Where no job is configured, a peer that lists another's nodes as its own, or speaks for them, changes nothing for the
+// other's tensors, and learns nothing of them.
 func TestPeersKnowNothingOfEachOther(t *testing.T) {
 	n := newNetwork(t, "")
 	n.peer = "tokyo"
@@ -83,8 +83,8 @@ func TestPeersKnowNothingOfEachOther(t *testing.T) {
 	expect(t, "weights on a new connection", n.connect(8, 9).say(pulled), tensor.State, tensor.Float32)
 }
 
-// A hostile peer of a configured job, which speaks for the job's nodes behind another peer, changes nothing for that one's tensors: neither by tables, nor as a
-// worker that begins anew or gives an optimizer, nor by pushes.
+// A hostile peer of a configured job, which speaks for the job's nodes behind another peer, changes nothing for that
+// one's tensors: neither by tables, nor as a worker that begins anew or gives an optimizer, nor by pushes.
 func TestPeerSpeaksForItself(t *testing.T) {
 	for _, table := range []bool{false, true} { // whether this site's scheduler has told a third peer the table before
 		peerSpeaksForItself(t, table)
@@ -123,8 +123,8 @@ func peerSpeaksForItself(t *testing.T, table bool) {
 	expect(t, "Tokyo's second push", worker.say(of(3, 7)), tensor.Gradient, tensor.Float32)
 }
 
-// The words of this site's nodes hold for all peers of a job, also for one that comes later: a table of a scheduler here, an optimizer that a worker here gives, and one of
-// another peer's worker once a server here has answered it.
+// The words of this site's nodes hold for all peers of a job, also for one that comes later: a table of a scheduler
+// here, an optimizer that a worker here gives, and one of another peer's worker once a server here has answered it.
 func TestThisSiteSpeaksForTheJob(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -163,8 +163,8 @@ func TestThisSiteSpeaksForTheJob(t *testing.T) {
 	}
 }
 
-// A job that runs again begins again: with another table, with the same one on another connection, and, where no table is
-// seen, when a worker counts its requests from the start again.
+// A job that runs again begins again: with another table, with the same one on another connection, and, where no table
+// is seen, when a worker counts its requests from the start again.
 func TestRuns(t *testing.T) {
 	run := func(n *network, what string, want [3]tensor.Role) {
 		t.Helper()
@@ -334,8 +334,8 @@ func TestNodesOnAHost(t *testing.T) {
 	}
 }
 
-// A node that got the table at another address than its address in the table is of the job, and so are nodes that connect
-// to it.
+// A node that got the table at another address than its address in the table is of the job, and so are nodes that
+// connect to it.
 func TestTablesThroughAnAddress(t *testing.T) {
 	n := newNetwork(t, "")
 	outside := netip.MustParseAddrPort("192.0.2.1:80")

@@ -28,7 +28,8 @@ func (s *stream) Label(tensor.Tensor) (l parser.Label) {
 	return l
 }
 
-// nodeName returns the name of a node, as ps-lite numbers nodes (ps::Postoffice::WorkerRankToID, ServerRankToID); "": the id is none.
+// nodeName returns the name of a node, as ps-lite numbers nodes (ps::Postoffice::WorkerRankToID, ServerRankToID); "":
+// the id is none.
 func nodeName(id int) string {
 	switch {
 	case id == scheduler:

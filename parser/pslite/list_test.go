@@ -7,14 +7,15 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// floats makes a push of one float for each key, without lengths, as ps-lite's own test of pairs of keys and values does.
+// floats makes a push of one float for each key, without lengths, as ps-lite's own test of pairs of keys and values
+// does.
 func floats(time int32, keys []uint64) say {
 	return say{kind: push, keys: keys, vals: 4 * len(keys), types: [3]byte{typeUint64, typeFloat}, frames: 2, time: time}
 }
 
 // If the user says that sums are of gradients, an application's pushes of many floats are gradients, except the first
-// that rank 0 sends to a server. Their index is all keys of the message, under one Key for each worker and server, whatever
-// the keys are.
+// that rank 0 sends to a server. Their index is all keys of the message, under one Key for each worker and server,
+// whatever the keys are.
 func TestListsOfGradients(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.sums = parser.SumsGradients
@@ -74,8 +75,8 @@ func TestListsThatComeAgain(t *testing.T) {
 	}
 }
 
-// A push is not known if the user has said nothing, if it has lengths, no floats, another length than its keys imply, or
-// only one key.
+// A push is not known if the user has said nothing, if it has lengths, no floats, another length than its keys imply,
+// or only one key.
 func TestListsThatAreNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		sums parser.Sums

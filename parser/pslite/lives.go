@@ -2,8 +2,8 @@ package pslite
 
 import "net/netip"
 
-// A life is the life of a worker's process as one server sees it: from its first request until the process ends, however
-// often it connects. The first push of a key is the first one within a life.
+// A life is the life of a worker's process as one server sees it: from its first request until the process ends,
+// however often it connects. The first push of a key is the first one within a life.
 type life struct {
 	number uint64 // no other life has it
 	first  int32  // timestamp of its first request
@@ -28,8 +28,8 @@ type pushes struct {
 	last  [4]int32 // timestamps of the last ones; the next one replaces last[count%4]
 }
 
-// note takes note of a push. It returns the number of the push, from 1 on, and whether it is a repetition: ps-lite sends
-// messages again that are not acknowledged (src/resender.h), and the receiver drops repetitions.
+// note takes note of a push. It returns the number of the push, from 1 on, and whether it is a repetition: ps-lite
+// sends messages again that are not acknowledged (src/resender.h), and the receiver drops repetitions.
 func (p *pushes) note(timestamp int32) (n uint32, again bool) {
 	for i := range min(p.count, uint32(len(p.last))) {
 		if p.last[i] == timestamp {

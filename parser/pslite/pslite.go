@@ -1,5 +1,5 @@
-// Package pslite finds the tensors in connections of ps-lite, the parameter server under Apache MXNet's dist_* key-value
-// stores and, in a dialect of its own, under BytePS. It reads the ZeroMQ transport; RDMA is not supported.
+// Package pslite finds the tensors in connections of ps-lite, the parameter server under Apache MXNet's dist_*
+// key-value stores and, in a dialect of its own, under BytePS. It reads the ZeroMQ transport; RDMA is not supported.
 //
 // # Wire
 //
@@ -12,9 +12,9 @@
 //	READY      05 "READY", then properties: length (1 byte), name, length (4 bytes), value
 //	message    frames, all but the last with MORE
 //
-// Every node accepts connections on a ROUTER socket that only receives, and opens one from a DEALER socket to each peer,
-// that only sends; READY names the sender, "ps" and its id (1 the scheduler, 8 + 2r server r, 9 + 2r worker r). So a
-// request and its answer travel on two connections. The frames of a message are (ps-lite, src/zmq_van.h):
+// Every node accepts connections on a ROUTER socket that only receives, and opens one from a DEALER socket to each
+// peer, that only sends; READY names the sender, "ps" and its id (1 the scheduler, 8 + 2r server r, 9 + 2r worker r).
+// So a request and its answer travel on two connections. The frames of a message are (ps-lite, src/zmq_van.h):
 //
 //	0 meta     kind and types: a Protocol Buffer (src/meta.proto), or in BytePS a C structure (src/meta.h of
 //	           bytedance/ps-lite)
@@ -27,53 +27,56 @@
 //
 // # Tensors
 //
-// The vals frame of every message is a tensor if it is not empty: Size is the frame's, Hold the rest of it, since a sender
-// writes it whole. Beside it, the keys of rows after the array's own, and from 256 bytes on the keys after the first and
-// the lengths, are Exact tensors, which Index tells from payloads. All other bytes are opaque, and so is everything after
-// bytes that are not understood.
+// The vals frame of every message is a tensor if it is not empty: Size is the frame's, Hold the rest of it, since a
+// sender writes it whole. Beside it, the keys of rows after the array's own, and from 256 bytes on the keys after the
+// first and the lengths, are Exact tensors, which Index tells from payloads. All other bytes are opaque, and so is
+// everything after bytes that are not understood.
 //
-// MXNet (src/kvstore/kvstore_dist.h, kvstore_dist_server.h) and BytePS (byteps/common/common.cc) send vals as bytes. The
-// meta's head says how to read them: it pairs the request type, dense, row-sparse or compressed, with the element type
-// (head.go). Vals of another type belong to an application whose conventions are not known: they are Unknown.
+// MXNet (src/kvstore/kvstore_dist.h, kvstore_dist_server.h) and BytePS (byteps/common/common.cc) send vals as bytes.
+// The meta's head says how to read them: it pairs the request type, dense, row-sparse or compressed, with the element
+// type (head.go). Vals of another type belong to an application whose conventions are not known: they are Unknown.
 //
 // # Roles
 //
 //   - A push is a [tensor.Gradient], except the pushes that begin a key: the first push of rank 0 in MXNet holds the
-//     initial weights, and is [tensor.Exact]. No field says so. In BytePS the first push of every worker makes room on the
-//     server, and a broadcast of weights is the second push of a key that has no third (broadcast_parameters in
-//     byteps/torch): both are Exact. A push is sure to be a gradient if a worker was seen to give the servers an optimizer; without
-//     one a job may average weights, and the content is to be checked ([tensor.ByWire]).
+//     initial weights, and is [tensor.Exact]. No field says so. In BytePS the first push of every worker makes room on
+//     the server, and a broadcast of weights is the second push of a key that has no third (broadcast_parameters in
+//     byteps/torch): both are Exact. A push is sure to be a gradient if a worker was seen to give the servers an
+//     optimizer; without one a job may average weights, and the content is to be checked ([tensor.ByWire]).
 //   - An answer to a pull is [tensor.State] if a worker was seen to give the servers an optimizer (command 0), else the
-//     sum of the round's gradients, an [tensor.Aggregate]; but Unknown if the job's beginning, where the command stands,
-//     was not seen. In BytePS it is an Aggregate.
-//   - A push of floats by another application is a Gradient if the job's configuration says that its sums are, and if all its
-//     values are of one length; the first that rank 0 sends to a server is Exact, since it may be the initial weights.
-//   - Values that the framework has coded already (MXNet's 2-bit codes, a key with a compressor in BytePS), integers, and
-//     a push that is sent a second time (PS_RESEND) are Exact.
+//     sum of the round's gradients, an [tensor.Aggregate]; but Unknown if the job's beginning, where the command
+//     stands, was not seen. In BytePS it is an Aggregate.
+//   - A push of floats by another application is a Gradient if the job's configuration says that its sums are, and if
+//     all its values are of one length; the first that rank 0 sends to a server is Exact, since it may be the initial
+//     weights.
+//   - Values that the framework has coded already (MXNet's 2-bit codes, a key with a compressor in BytePS), integers,
+//     and a push that is sent a second time (PS_RESEND) are Exact.
 //
 // A key begins again with each life of a worker: a process that counts its requests from the start again, at a server
 // that listens where it did (lives.go).
 //
 // # Jobs
 //
-// The connections of a job through one peer share facts: which node is a worker and which a server, and the commands. What nodes of this site say
-// holds for all peers (own.go). The scheduler's table of nodes (ADD_NODE) joins connections through the peer by the address that they go to. Without a table all connections of a
-// configured job are joined, and other connections stand alone. A table that differs, or that a node gets once more on another
-// connection, begins a new run.
+// The connections of a job through one peer share facts: which node is a worker and which a server, and the commands.
+// What nodes of this site say holds for all peers (own.go). The scheduler's table of nodes (ADD_NODE) joins connections
+// through the peer by the address that they go to. Without a table all connections of a configured job are joined, and
+// other connections stand alone. A table that differs, or that a node gets once more on another connection, begins a
+// new run.
 //
 // # Keys
 //
 // A tensor's Key is made of the job, direction, worker, customer and the server's key, which names the server as well
-// since each has a range of its own; where rows or many keys are sent, of the set of these keys too. Rows have as Keys the Key
-// of their array's index with that worker, whatever its rows are this time: row i of the payload, which is as long as all
-// others, is the one that element i of the index names. So have the gradients of many keys that an application pushes: their
-// index is the whole frame of keys, and one Key stands for whatever keys that worker sends to that server.
+// since each has a range of its own; where rows or many keys are sent, of the set of these keys too. Rows have as Keys
+// the Key of their array's index with that worker, whatever its rows are this time: row i of the payload, which is as
+// long as all others, is the one that element i of the index names. So have the gradients of many keys that an
+// application pushes: their index is the whole frame of keys, and one Key stands for whatever keys that worker sends to
+// that server.
 //
-// An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar bytes. Keys have
-// a Base for each array, number and worker, since within a step a worker pulls, is sent and pushes the same rows; lengths
-// have one for each array and number. Rows and the values of many keys have one for each set of keys. Except for lengths,
-// a Base is given only while the array's keys come again (reuse score, reuse.go), so that no proxy holds values that are
-// sent once. Pushes have none.
+// An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar bytes. Keys
+// have a Base for each array, number and worker, since within a step a worker pulls, is sent and pushes the same rows;
+// lengths have one for each array and number. Rows and the values of many keys have one for each set of keys. Except
+// for lengths, a Base is given only while the array's keys come again (reuse score, reuse.go), so that no proxy holds
+// values that are sent once. Pushes have none.
 //
 // # Limits
 //
@@ -82,11 +85,11 @@
 // job that broadcasts weights with BytePS twice under one name is not told from one that trains. ZMTP 2 and mechanisms
 // with encryption are not read.
 //
-// Memory is bounded whatever a peer sends: 2 MiB for a direction while a large meta comes, and for all jobs together the
-// last 2^17 keys pushed, 2^14 indices, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most 2^10
-// nodes. Of several peers the one that has told most has its own forgotten, so that no peer has another's forgotten that has told less than its share; of that peer's the entry
-// that was not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's
-// answers are Unknown.
+// Memory is bounded whatever a peer sends: 2 MiB for a direction while a large meta comes, and for all jobs together
+// the last 2^17 keys pushed, 2^14 indices, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most
+// 2^10 nodes. Of several peers the one that has told most has its own forgotten, so that no peer has another's
+// forgotten that has told less than its share; of that peer's the entry that was not used for longest is forgotten
+// first; a forgotten key begins again, exactly, and a forgotten job's answers are Unknown.
 package pslite
 
 import "github.com/gradproxy/gradproxy/parser"

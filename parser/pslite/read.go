@@ -28,8 +28,8 @@ func (s *stream) take(b []byte) parser.Segment {
 	return seg
 }
 
-// opaque takes bytes of b up to the end of the current greeting, header or body, and returns their number. It sets s.err
-// if they are not understood, and returns 0 only then.
+// opaque takes bytes of b up to the end of the current greeting, header or body, and returns their number. It sets
+// s.err if they are not understood, and returns 0 only then.
 func (s *stream) opaque(b []byte) int {
 	var n int
 	switch s.state {

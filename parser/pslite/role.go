@@ -108,8 +108,9 @@ func (f *facts) push(j *job, life uint64, r route, m *meta, l layout) tensor.Rol
 	return tensor.Gradient
 }
 
-// pushProof returns the proof of a push's role. Without an optimizer on the servers a job may push anything that it wants summed, such as
-// weights that it averages; and a list of another application's values is a gradient on the user's word alone.
+// pushProof returns the proof of a push's role. Without an optimizer on the servers a job may push anything that it
+// wants summed, such as weights that it averages; and a list of another application's values is a gradient on the
+// user's word alone.
 func (j *job) pushProof(isList bool) tensor.Proof {
 	switch {
 	case isList:

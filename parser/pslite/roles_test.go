@@ -53,7 +53,8 @@ func TestPushesOfMXNet(t *testing.T) {
 	expect(t, "integers", second.say(of(7, 400).with(func(s *say) { s.head = 14 })), tensor.Exact, tensor.Int32)
 }
 
-// A push is sure to be a gradient only where the servers apply an optimizer to it: a job without one may average weights.
+// A push is sure to be a gradient only where the servers apply an optimizer to it: a job without one may average
+// weights.
 func TestProofOfPushes(t *testing.T) {
 	w := newNetwork(t, "job").connect(9, 8)
 	w.say(of(3, 1))

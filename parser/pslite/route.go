@@ -9,8 +9,8 @@ type route struct {
 	back     bool           // the sender is that side
 }
 
-// identify returns the job of a message and the identity of its tensor, without the parts that come from its keys and values. It reports
-// false if no node sends such a message.
+// identify returns the job of a message and the identity of its tensor, without the parts that come from its keys and
+// values. It reports false if no node sends such a message.
 func (x *connection) identify(r route, m *meta) (j *job, id identity, ok bool) {
 	j = x.facts.jobOf(x, r.listener)
 	id = identity{direction: m.kind(), worker: uint64(r.from), app: m.app, customer: m.customer}

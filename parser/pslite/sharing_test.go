@@ -137,8 +137,8 @@ type trueRole struct {
 	SHA256 string `json:"vals_sha256"`
 }
 
-// roleNames are truths' names for roles. Only the framework tells weights before the first step from weights after it, and
-// their role depends on whether it has given an optimizer.
+// roleNames are truths' names for roles. Only the framework tells weights before the first step from weights after it,
+// and their role depends on whether it has given an optimizer.
 var roleNames = map[string][]tensor.Role{
 	"initial_weights": {tensor.Exact}, "gradient": {tensor.Gradient}, "gradient_2bit": {tensor.Exact}, "weights": {tensor.State},
 	"gradient_sum": {tensor.Aggregate}, "initial_weights_answer": {tensor.State, tensor.Aggregate},
@@ -167,8 +167,9 @@ func check(t *testing.T, what string, got map[tensor.Role]hash.Hash, want map[st
 	}
 }
 
-// In recorded jobs of MXNet the values of each role are, to the bit, the values to which the framework gave that meaning.
-// Values for the second of two workers were held already if all are sent the same, and so were most keys that come again.
+// In recorded jobs of MXNet the values of each role are, to the bit, the values to which the framework gave that
+// meaning. Values for the second of two workers were held already if all are sent the same, and so were most keys that
+// come again.
 func TestCapturedRoles(t *testing.T) {
 	for _, file := range require.Captures(t, "pslite-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// The bytes of ps-lite's nodes are those of package pslitesim, which a test there compares with recorded ones. This file writes two things by hand, since no node
-// of the simulation does: frames with flags that libzmq does not set in a message, and BytePS's dialect (pack, and the name before an answer).
+// The bytes of ps-lite's nodes are those of package pslitesim, which a test there compares with recorded ones. This
+// file writes two things by hand, since no node of the simulation does: frames with flags that libzmq does not set in a
+// message, and BytePS's dialect (pack, and the name before an answer).
 
 // hello returns a greeting and READY.
 func hello(minor byte, socket, identity string) []byte {

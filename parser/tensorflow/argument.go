@@ -8,7 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
 )
 
-// Paths of TensorProtos in calls that carry arguments and results by value (tensorflow/core/protobuf/worker.proto, master.proto, eager_service.proto).
+// Paths of TensorProtos in calls that carry arguments and results by value (tensorflow/core/protobuf/worker.proto,
+// master.proto, eager_service.proto).
 var (
 	runGraphArguments    = [2][]protoscan.Path{{protoscan.Of(3, 2)}, {protoscan.Of(1, 2)}}
 	runStepArguments     = [2][]protoscan.Path{{protoscan.Of(2, 2)}, {protoscan.Of(1, 2)}}
@@ -44,7 +45,8 @@ var (
 	pathOperationStep = protoscan.Of(2, 8)
 )
 
-// An argumentReader reads a message that may hold tensors by value, functions, and the word that a graph or a function runs.
+// An argumentReader reads a message that may hold tensors by value, functions, and the word that a graph or a function
+// runs.
 type argumentReader struct {
 	message *message
 	paths   []protoscan.Path
@@ -106,7 +108,8 @@ func (r *argumentReader) Field(p protoscan.Path, n int) protoscan.Action {
 // minArgument is the size in bytes from which on an argument is a tensor.
 const minArgument = 256
 
-// argument begins the content of a tensor of n bytes: initial values, inputs, results. They have no name that comes again, so their kind is their key.
+// argument begins the content of a tensor of n bytes: initial values, inputs, results. They have no name that comes
+// again, so their kind is their key.
 func (r *argumentReader) argument(n int) protoscan.Action {
 	t, _, ok := r.content.value(n)
 	if !ok || n < minArgument {

@@ -8,7 +8,8 @@ import (
 	sim "github.com/gradproxy/gradproxy/parser/tensorflow/tensorflowsim"
 )
 
-// BenchmarkNext reads responses of 4 MiB, in frames as large as TensorFlow's, and of 1 KiB. The bytes come in reads of 64 KiB, and copying them is the measure.
+// BenchmarkNext reads responses of 4 MiB, in frames as large as TensorFlow's, and of 1 KiB. The bytes come in reads of
+// 64 KiB, and copying them is the measure.
 func BenchmarkNext(b *testing.B) {
 	for name, size := range map[string]int{"4MiB": 4 << 20, "1KiB": 1 << 10} {
 		j := newJob(b, 131072)

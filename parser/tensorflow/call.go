@@ -60,7 +60,8 @@ func (c *call) get() request {
 // fields reads the fields of one kind of message.
 type fields interface {
 	protoscan.Reader
-	// end is called after the message's last byte, and reports whether the message had a payload. whole is false if the bytes were no such message.
+	// end is called after the message's last byte, and reports whether the message had a payload. whole is false if the
+	// bytes were no such message.
 	end(whole bool) (payload bool)
 }
 
@@ -96,5 +97,6 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 	return seg
 }
 
-// Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left out; the connection tells of keys.
+// Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left
+// out; the connection tells of keys.
 func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() }

@@ -122,7 +122,8 @@ func (v *trueValue) proved() tensor.Role {
 	return tensor.Unknown
 }
 
-// Every tensor of a recorded job is found, byte for byte, both proxies see the same, and roles are the ones that the graphs prove.
+// Every tensor of a recorded job is found, byte for byte, both proxies see the same, and roles are the ones that the
+// graphs prove.
 func TestCaptures(t *testing.T) {
 	for _, file := range require.Captures(t, "tf-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -217,7 +218,8 @@ func compare(t *testing.T, want truth, all []*listener) {
 	}
 }
 
-// On the user's word all bytes of a ring have the roles that the truth tells, from the third call of each sum on: in the first two the parser learns it.
+// On the user's word all bytes of a ring have the roles that the truth tells, from the third call of each sum on: in
+// the first two the parser learns it.
 func TestCapturedRing(t *testing.T) {
 	for _, file := range require.Captures(t, "tf-mwms.pcap*") {
 		name, _, _ := strings.Cut(file, ".pcap")

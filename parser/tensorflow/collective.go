@@ -1,6 +1,7 @@
 package tensorflow
 
-// A collective is a call of a collective operation by all workers, as the workers tell their leader of it (CompleteInstance).
+// A collective is a call of a collective operation by all workers, as the workers tell their leader of it
+// (CompleteInstance).
 type collective struct {
 	name    string // of node and operation
 	typ     uint64 // typeReduce...

@@ -1,10 +1,11 @@
-// Package tensorflow finds the tensors in the gRPC connections of a TensorFlow cluster: parameter servers of TensorFlow 1 and 2, and collectives over
-// gRPC (MultiWorkerMirroredStrategy). It was tried on TensorFlow 2.21.
+// Package tensorflow finds the tensors in the gRPC connections of a TensorFlow cluster: parameter servers of TensorFlow
+// 1 and 2, and collectives over gRPC (MultiWorkerMirroredStrategy). It was tried on TensorFlow 2.21.
 //
 // # Wire
 //
-// Every process of a cluster has one gRPC server, in plain text (packages http2 and grpc). Messages are Protocol Buffers (tensorflow/core/protobuf/worker.proto,
-// eager_service.proto). Tensors are pulled: the process that needs one asks for it, and the tensor is in the response.
+// Every process of a cluster has one gRPC server, in plain text (packages http2 and grpc). Messages are Protocol
+// Buffers (tensorflow/core/protobuf/worker.proto, eager_service.proto). Tensors are pulled: the process that needs one
+// asks for it, and the tensor is in the response.
 //
 //	WorkerService/RecvTensor        request   1 step, 2 rendezvous key, 7 request id
 //	                                response  1 tensor {1 type, 2 shape {2 dimension {1 size}}, 4 content, 5 floats, 6 doubles}, 2 no value
@@ -17,44 +18,54 @@
 //	EagerService/RunComponentFunction  request  1 context, 2 operation
 //	MasterService/RunStep           request   2 fed {2 tensor}; response: 1 fetched {2 tensor}
 //
-// A rendezvous key is "from;incarnation;to;edge;frame:iteration", of devices, the number that the sending process drew when it began, and an edge of the graph.
-// All sizes and forms of these messages are fixed by the framework's own encoder; other fields are passed over.
+// A rendezvous key is "from;incarnation;to;edge;frame:iteration", of devices, the number that the sending process drew
+// when it began, and an edge of the graph. All sizes and forms of these messages are fixed by the framework's own
+// encoder; other fields are passed over.
 //
 // # Tensors
 //
-// The content of a RecvTensor response is a tensor if its type and shape, which come before it, account for its length. So are the pieces of a RecvBuf response, joined.
-// Other calls carry arguments, results and initial values: contents of 256 bytes or more are [tensor.Exact]. So is a packed
-// list of floats or doubles in place of a content, of any call, if it has as many as the shape. Strings, other lists, lists that end in a value for all the rest,
-// and contents that come before their type are opaque. DATA frames cut a tensor anywhere; Hold is 0 until the message's last frame.
+// The content of a RecvTensor response is a tensor if its type and shape, which come before it, account for its length.
+// So are the pieces of a RecvBuf response, joined. Other calls carry arguments, results and initial values: contents of
+// 256 bytes or more are [tensor.Exact]. So is a packed list of floats or doubles in place of a content, of any call, if
+// it has as many as the shape. Strings, other lists, lists that end in a value for all the rest, and contents that come
+// before their type are opaque. DATA frames cut a tensor anywhere; Hold is 0 until the message's last frame.
 //
 // # Roles
 //
-// Direction proves nothing: initial values, metrics and learning rates go to a parameter server as gradients do. The graph is the proof. The part of it that a
-// server runs is sent to that server, and says which tensors it receives and for what. The step's number joins a tensor to the graphs that run:
+// Direction proves nothing: initial values, metrics and learning rates go to a parameter server as gradients do. The
+// graph is the proof. The part of it that a server runs is sent to that server, and says which tensors it receives and
+// for what. The step's number joins a tensor to the graphs that run:
 //
-//   - the gradient's input of an optimizer's operation (Apply..., SparseApply...) or of an accumulator: [tensor.Gradient], by [tensor.ByUpdate]
+//   - the gradient's input of an optimizer's operation (Apply..., SparseApply...) or of an accumulator:
+//     [tensor.Gradient], by [tensor.ByUpdate]
 //   - 4 KiB or more that are scaled and subtracted from rows (ScatterSub): a Gradient, whose content is to be checked
-//   - 4 KiB or more that are added to a variable or subtracted from one, or part of the value that renews it: a Gradient if the configuration says that sums are,
-//     since sums of metrics look the same
+//   - 4 KiB or more that are added to a variable or subtracted from one, or part of the value that renews it: a
+//     Gradient if the configuration says that sums are, since sums of metrics look the same
 //   - an assigned value, and a variable that is read, or rows of it: [tensor.State]
 //   - numbers that are no floats, and answers to a request that has come before: Exact
 //   - all else, or several of these at once, and whatever has no graph: [tensor.Unknown]
 //
-// Rows of a gradient have Keys, but their numbers come in a message of their own, before or after them: no residual can be told by row, and they travel losslessly.
+// Rows of a gradient have Keys, but their numbers come in a message of their own, before or after them: no residual can
+// be told by row, and they travel losslessly.
 //
-// Collectives have no graph on the wire. CompleteInstance tells type and shape. A broadcast is Exact; a sum of floats from its third call on is, if the
-// configuration says that sums are gradients, a Gradient in the ring's first pass and an [tensor.Aggregate] in its second.
+// Collectives have no graph on the wire. CompleteInstance tells type and shape. A broadcast is Exact; a sum of floats
+// from its third call on is, if the configuration says that sums are gradients, a Gradient in the ring's first pass and
+// an [tensor.Aggregate] in its second.
 //
 // # Facts
 //
-// Graphs are registered on one connection and used on others, and after a reconnect they are not sent again, so facts belong to the job, or without one to the
-// peer. A proxy that starts in the middle of a job knows no graphs, and calls nothing a gradient.
+// Graphs are registered on one connection and used on others, and after a reconnect they are not sent again, so facts
+// belong to the job, or without one to the peer. A proxy that starts in the middle of a job knows no graphs, and calls
+// nothing a gradient.
 //
-// A Key is made of the devices, the sender's incarnation, the edge, type, shape and, where it is known, the function. A Base leaves out the receiver.
+// A Key is made of the devices, the sender's incarnation, the edge, type, shape and, where it is known, the function. A
+// Base leaves out the receiver.
 //
 // # Limits
 //
-// Memory is bounded whatever a peer sends: for all jobs together eight graphs under way of 16 MiB each, 32 MiB of graphs' edges, 2^14 steps, requests and instances, 2^12
-// collectives; of one message 2^10 functions. The oldest of the peer that has told most are forgotten first. From one edge at most 2^14 inputs are followed. Of a TensorFlow 1 graph only the parts that
-// cross the link are seen: the parts for servers at another site than the process that registers them. In a loop each iteration has keys of its own.
+// Memory is bounded whatever a peer sends: for all jobs together eight graphs under way of 16 MiB each, 32 MiB of
+// graphs' edges, 2^14 steps, requests and instances, 2^12 collectives; of one message 2^10 functions. The oldest of the
+// peer that has told most are forgotten first. From one edge at most 2^14 inputs are followed. Of a TensorFlow 1 graph
+// only the parts that cross the link are seen: the parts for servers at another site than the process that registers
+// them. In a loop each iteration has keys of its own.
 package tensorflow

@@ -21,7 +21,8 @@ type facts struct {
 	waiting     shared[*grpc.Stream, waiting] // by the stream of the call; costs are bytes of the graphs' edges
 }
 
-// shared are the facts that peers, by their names, and this site have told. The one that has told most has its own forgotten.
+// shared are the facts that peers, by their names, and this site have told. The one that has told most has its own
+// forgotten.
 type shared[K comparable, V any] = lru.Shared[string, K, V]
 
 // Bounds: entries, of all peers together, but where they say else.
@@ -61,7 +62,8 @@ type requestID struct {
 	id    uint64
 }
 
-// begin begins a graph that a peer tells of. Of more than maxBuilding under way the oldest is given up of the peer that has most.
+// begin begins a graph that a peer tells of. Of more than maxBuilding under way the oldest is given up of the peer that
+// has most.
 func (f *facts) begin(peer string) *build {
 	b := &build{peer: peer, at: -1}
 	f.mu.Lock()
@@ -79,7 +81,8 @@ func (f *facts) begin(peer string) *build {
 	return b
 }
 
-// busiest returns the index of the oldest graph under way of the peer that has most of them, with the one that it is about to begin.
+// busiest returns the index of the oldest graph under way of the peer that has most of them, with the one that it is
+// about to begin.
 func (f *facts) busiest(peer string) int {
 	n := map[string]int{peer: 1}
 	for _, b := range f.building {
@@ -155,7 +158,8 @@ func (f *facts) run(id graphID, number uint64) {
 	}
 }
 
-// role returns the role of an edge's tensor in a step, and the hash of the name of the function whose edge it is; 0: a graph's, or not known. It is unclear if no graph of the step is known to have the edge.
+// role returns the role of an edge's tensor in a step, and the hash of the name of the function whose edge it is; 0: a
+// graph's, or not known. It is unclear if no graph of the step is known to have the edge.
 func (f *facts) role(sc scope, number uint64, e rendezvous) (r edgeRole, function uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +232,8 @@ func (f *facts) instance(id instanceID, c collective) {
 	f.collectives.Keep(id.scope.peer, k, n+1, maxCollectives)
 }
 
-// collective returns a call of a collective, and how many such calls there were, as the peer and this site have said. They must not contradict each other.
+// collective returns a call of a collective, and how many such calls there were, as the peer and this site have said.
+// They must not contradict each other.
 func (f *facts) collective(id instanceID) (c collective, calls int, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
-// An edge is a rendezvous key, which names a tensor on its way between two devices (tensorflow/core/framework/rendezvous.cc).
+// An edge is a rendezvous key, which names a tensor on its way between two devices
+// (tensorflow/core/framework/rendezvous.cc).
 type edge struct {
 	from, to    string // devices
 	incarnation string // of the sending device: 16 hexadecimal digits
@@ -28,13 +29,14 @@ func parseEdge(key string) (e edge, ok bool) {
 // rendezvous is the part of an edge by which graphs name it.
 func (e *edge) rendezvous() rendezvous { return rendezvous{e.from, e.to, e.name} }
 
-// key returns the Key of the tensor on an edge; function is the hash of the name of the function whose edge it is, 0 if that is not known, or it is a graph's. A process that begins anew has another
-// incarnation: its tensors are others.
+// key returns the Key of the tensor on an edge; function is the hash of the name of the function whose edge it is, 0 if
+// that is not known, or it is a graph's. A process that begins anew has another incarnation: its tensors are others.
 func (e *edge) key(seed uint64, function uint64, c *content) uint64 {
 	return mix.Words(mix.Words(seed, keyOfEdge, hashOf(e.from), hashOf(e.incarnation)), hashOf(e.to), hashOf(e.name), hashOf(e.frame), function, c.number, c.shape.hash)
 }
 
-// shared returns the Base of an edge: the same for all receivers, since programs of all workers number their edges alike.
+// shared returns the Base of an edge: the same for all receivers, since programs of all workers number their edges
+// alike.
 func (e *edge) shared(seed uint64, c *content) uint64 {
 	return mix.Words(mix.Words(seed, keyOfShared, hashOf(e.from), hashOf(e.incarnation)), hashOf(e.name), hashOf(e.frame), c.number, c.shape.hash)
 }
@@ -48,8 +50,9 @@ type request struct {
 	incarnation uint64 // of from
 }
 
-// A chunk is the key of a collective's buffer (buf_rendezvous_key): of a ring's reduce and gather group, instance, frame, iteration, phase, section and source; of a
-// broadcast group, instance, frame, iteration, subdivision, source and destination. The key does not say which.
+// A chunk is the key of a collective's buffer (buf_rendezvous_key): of a ring's reduce and gather group, instance,
+// frame, iteration, phase, section and source; of a broadcast group, instance, frame, iteration, subdivision, source
+// and destination. The key does not say which.
 type chunk struct {
 	group, instance uint64
 	rest            [5]uint64 // frame, iteration, and three others

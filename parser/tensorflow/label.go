@@ -28,7 +28,8 @@ func (x *connection) Label(from parser.Side, t tensor.Tensor) (l parser.Label) {
 	return l
 }
 
-// taskOf returns the task in a device's name: "worker 1" of /job:worker/replica:0/task:1/device:CPU:0. Other names stay as they are.
+// taskOf returns the task in a device's name: "worker 1" of /job:worker/replica:0/task:1/device:CPU:0. Other names stay
+// as they are.
 func taskOf(device string) string {
 	job, task := "", ""
 	for part := range strings.SplitSeq(device, "/") {

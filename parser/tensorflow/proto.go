@@ -115,7 +115,8 @@ const (
 	typeDouble = 2
 )
 
-// field says how to read a field of the TensorProto at path proto. isContent: it is the tensor_content, or a packed list of values that lie as a content's do.
+// field says how to read a field of the TensorProto at path proto. isContent: it is the tensor_content, or a packed
+// list of values that lie as a content's do.
 func (c *content) field(proto, p protoscan.Path) (a protoscan.Action, isContent bool) {
 	switch p {
 	case proto:
@@ -142,8 +143,8 @@ func (c *content) field(proto, p protoscan.Path) (a protoscan.Action, isContent 
 	return protoscan.Skip, false
 }
 
-// numbered takes a number in the TensorProto at path proto. A dimension of size 0 must be written: TensorFlow does, and one that is left out makes
-// the shape's size unlike the content's.
+// numbered takes a number in the TensorProto at path proto. A dimension of size 0 must be written: TensorFlow does, and
+// one that is left out makes the shape's size unlike the content's.
 func (c *content) numbered(proto, p protoscan.Path, v uint64) {
 	switch p {
 	case proto.In(fieldDType):

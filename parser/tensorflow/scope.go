@@ -15,8 +15,9 @@ const (
 	keyOfArgument
 )
 
-// A scope is the name that connections must have in common to share facts: their peer, and the name of their configured job if they have one. Peers of a job need
-// not trust each other. site: what tasks of this site have told their leaders of a job's collectives counts for all its peers.
+// A scope is the name that connections must have in common to share facts: their peer, and the name of their configured
+// job if they have one. Peers of a job need not trust each other. site: what tasks of this site have told their leaders
+// of a job's collectives counts for all its peers.
 type scope struct {
 	job, peer string
 	site      bool
@@ -27,7 +28,8 @@ func scopeOf(c parser.Conn) scope { return scope{job: c.Job, peer: c.Peer} }
 // ofSite returns the scope of what this site tells of the job.
 func (s scope) ofSite() scope { return scope{job: s.job, site: true} }
 
-// seed begins the keys of a scope's tensors. Each end has another name for the peer, so that is no part of it: devices' incarnations, which are drawn at random, tell jobs apart.
+// seed begins the keys of a scope's tensors. Each end has another name for the peer, so that is no part of it: devices'
+// incarnations, which are drawn at random, tell jobs apart.
 func (s scope) seed() uint64 {
 	if s.job != "" {
 		return mix.Words(seedOfJob, hashOf(s.job))

@@ -193,7 +193,8 @@ func TestAnswersWithoutValue(t *testing.T) {
 	}
 }
 
-// A function of TensorFlow 2 is registered and run by the coordinator's sim.Worker, and its steps have negative numbers.
+// A function of TensorFlow 2 is registered and run by the coordinator's sim.Worker, and its steps have negative
+// numbers.
 func TestFunctions(t *testing.T) {
 	j := newJob(t, 700)
 	function := sim.Sub(nil, 1, sim.Text(nil, 1, "__inference_step_1"))
@@ -228,7 +229,8 @@ func (j *job) recvBuf(key string, content []byte) {
 	j.backward.Unary(sim.WorkerService+"RecvBuf", sim.BufferRequest(key, len(content), j.request), sim.BufferResponse(content), j.frame)
 }
 
-// The pieces of a buffer are one tensor. Without the user's word a sum has no role; with it, sums have theirs from the third on.
+// The pieces of a buffer are one tensor. Without the user's word a sum has no role; with it, sums have theirs from the
+// third on.
 func TestCollectives(t *testing.T) {
 	for _, sums := range []parser.Sums{parser.SumsProved, parser.SumsGradients} {
 		j := newJob(t, 3001)
@@ -267,7 +269,8 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// What tasks of this site tell their leader of a collective holds for all peers of the job; what another peer's tasks tell holds for that peer alone, and what contradicts a peer holds for none.
+// What tasks of this site tell their leader of a collective holds for all peers of the job; what another peer's tasks
+// tell holds for that peer alone, and what contradicts a peer holds for none.
 func TestCollectivesBySite(t *testing.T) {
 	announced := func(name string) *job {
 		j := newJob(t, 3001)
@@ -410,7 +413,8 @@ func list(dtype uint64, field protowire.Number, values []byte, dims ...uint64) [
 	return sim.Sub(sim.Sub(sim.Number(nil, fieldDType, dtype), fieldShape, sim.Shape(dims...)), field, values)
 }
 
-// Packed lists of floats and of doubles that the shape accounts for are tensors, whatever the graph says of their edge: they lie as a content does.
+// Packed lists of floats and of doubles that the shape accounts for are tensors, whatever the graph says of their edge:
+// they lie as a content does.
 func TestListsOfValues(t *testing.T) {
 	content := bytesOf(400)
 	for _, c := range []struct {
@@ -613,7 +617,8 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// No messages make a Message panic or depend on how they are cut: the fuzzer writes the messages, and the frames are right.
+// No messages make a Message panic or depend on how they are cut: the fuzzer writes the messages, and the frames are
+// right.
 func FuzzMessages(f *testing.F) {
 	f.Add(uint8(3), sim.Sub(sim.Text(nil, 1, "session"), 2, sim.Nodes(1, serverPart)), sim.Text(nil, 1, "handle"))
 	f.Add(uint8(0), sim.Text(sim.Number(nil, 1, 7), 2, sim.Key(sim.Worker, sim.Server, "edge_3_g")), sim.Sub(nil, 1, sim.Tensor(1, bytesOf(400), 100)))
@@ -629,7 +634,8 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// A value that a variable is renewed with, made of its last value and a received one, is an update. A value made of another variable, or of nothing else, is none.
+// A value that a variable is renewed with, made of its last value and a received one, is an update. A value made of
+// another variable, or of nothing else, is none.
 func TestRenewedVariables(t *testing.T) {
 	const m, other, read, g, scaled, sum, assign = 0, 1, 2, 3, 4, 5, 6
 	for name, c := range map[string]struct {
@@ -652,7 +658,8 @@ func TestRenewedVariables(t *testing.T) {
 	}
 }
 
-// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its class.
+// Whatever the connections of other jobs, and of other peers of the same job, show, no byte of a connection changes its
+// class.
 func FuzzFactsOfOthers(f *testing.F) {
 	graph := gradients(f, 400)
 	seeds := []parsertest.Exchange{both(f), graph.backward.Exchange(), graph.forward.Exchange()}

@@ -46,8 +46,8 @@ func (u *underWay[M]) claim(m M, key uint64) bool {
 	return true
 }
 
-// sweep gives up the keys of messages that have been reset, once there are twice as many messages as the last look has left: so a message costs at
-// most two looks in the mean, however many there are, and each of its keys one.
+// sweep gives up the keys of messages that have been reset, once there are twice as many messages as the last look has
+// left: so a message costs at most two looks in the mean, however many there are, and each of its keys one.
 func (u *underWay[M]) sweep() {
 	if len(u.messages) < max(u.enough, maxUnder) {
 		return

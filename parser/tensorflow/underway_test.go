@@ -55,7 +55,8 @@ func values(n int) []byte {
 	return b
 }
 
-// The keys of a message count as long as they take memory: until it ends, or until messages that were reset are looked for.
+// The keys of a message count as long as they take memory: until it ends, or until messages that were reset are looked
+// for.
 func TestKeysUnderWayAreHeld(t *testing.T) {
 	const n, enqueue = 4000, "/tensorflow.eager.EagerService/Enqueue"
 	request := grpctest.Prefixed(values(n))
@@ -83,7 +84,8 @@ func TestKeysUnderWayAreHeld(t *testing.T) {
 	}
 }
 
-// However many messages and tensors are under way, the search for messages that were reset costs each of them a few looks, and finds all but a few.
+// However many messages and tensors are under way, the search for messages that were reset costs each of them a few
+// looks, and finds all but a few.
 func TestKeysUnderWayCostAFewLooks(t *testing.T) {
 	for _, n := range []int{500, 1000, 3000} {
 		w := watch(t)

@@ -120,7 +120,8 @@ func (r *valueReader) Field(p protoscan.Path, n int) protoscan.Action {
 	return protoscan.Emit
 }
 
-// minDescent is the size in bytes from which on a tensor that is scaled and subtracted, or added, can be the gradient and not its scale.
+// minDescent is the size in bytes from which on a tensor that is scaled and subtracted, or added, can be the gradient
+// and not its scale.
 const minDescent = 4 << 10
 
 // setRole sets the role of floats, by their edge's. Keys and Base other than 0 ask for a Key and a Base.
@@ -218,10 +219,12 @@ func (r *bufferReader) begin() {
 	}
 }
 
-// minCalls is how often a sum must come before the user's word is taken for it: metrics are summed less often than gradients.
+// minCalls is how often a sum must come before the user's word is taken for it: metrics are summed less often than
+// gradients.
 const minCalls = 3
 
-// setCollective sets the role of a buffer of a collective. Nothing on the wire tells a sum of gradients from other sums.
+// setCollective sets the role of a buffer of a collective. Nothing on the wire tells a sum of gradients from other
+// sums.
 func setCollective(t *tensor.Tensor, of *collective, e elementType, pass uint64, calls int, sums parser.Sums) {
 	t.Why = tensor.RoleUnproved
 	switch {

@@ -167,7 +167,8 @@ func (w *walk) consume(c consumer, how way) {
 	}
 }
 
-// renews reports whether an assignment's value is made of the variable's own value, among others, as an optimizer's moving averages are.
+// renews reports whether an assignment's value is made of the variable's own value, among others, as an optimizer's
+// moving averages are.
 func (w *walk) renews(assign int32) bool {
 	inputs := w.nodes[assign].inputs
 	if len(inputs) < 2 {

@@ -1,6 +1,6 @@
 // Package admin answers an operator's questions over HTTP: /metrics for Prometheus, /tensors for why each tensor
-// travels as it does, /peers for the settings of peers, /healthz and /readyz for supervisors, and one page for people at /, which is kept
-// up to date by /events (server-sent events; see events.go), /history and /tensor.
+// travels as it does, /peers for the settings of peers, /healthz and /readyz for supervisors, and one page for people
+// at /, which is kept up to date by /events (server-sent events; see events.go), /history and /tensor.
 //
 // It only reads: nothing can be changed through it. It has no authentication, so it belongs on a loopback address or
 // a unix socket.
@@ -64,8 +64,9 @@ func Handler(c Config) Pages {
 	}), events.end}
 }
 
-// trusts reports whether a request comes from no foreign web page in a browser on this host. Such a page says its origin, or has a name of its
-// own lead to a loopback address. Names of hosts that reach another address of this host are not judged, since Prometheus may use them.
+// trusts reports whether a request comes from no foreign web page in a browser on this host. Such a page says its
+// origin, or has a name of its own lead to a loopback address. Names of hosts that reach another address of this host
+// are not judged, since Prometheus may use them.
 func (c *Config) trusts(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)
@@ -142,7 +143,8 @@ func (c *Config) peers(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string]any{"site": c.Site, "peers": c.Peers(r.Context())})
 }
 
-// LinkState writes the state of a link for people, and RTTOf its round-trip time; "": it is not known. outage and rtt are in seconds.
+// LinkState writes the state of a link for people, and RTTOf its round-trip time; "": it is not known. outage and rtt
+// are in seconds.
 func LinkState(up bool, outage float64) string {
 	switch {
 	case outage > 0:
@@ -176,7 +178,8 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// bodyTimeout is how long a request's body is awaited, of which no page has a use: net/http reads it before it answers, and such a connection would not give way.
+// bodyTimeout is how long a request's body is awaited, of which no page has a use: net/http reads it before it answers,
+// and such a connection would not give way.
 const bodyTimeout = time.Second
 
 // withoutBody bounds the time in which a request's body comes.

@@ -146,8 +146,8 @@ func TestZeroConfig(t *testing.T) {
 	}
 }
 
-// It serves a unix socket until the end, over the socket that a dead process left; a living one, or a file of another kind, is left
-// alone.
+// It serves a unix socket until the end, over the socket that a dead process left; a living one, or a file of another
+// kind, is left alone.
 func TestUnixSocket(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")

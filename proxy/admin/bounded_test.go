@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Clients whose requests are being answered take no more than maxConns descriptors: another is answered once one of them has gone.
+// Clients whose requests are being answered take no more than maxConns descriptors: another is answered once one of
+// them has gone.
 func TestConnectionsAreBounded(t *testing.T) {
 	answer := make(chan struct{})
 	ask := serving(t, Config{Peers: func(context.Context) []Excerpt { <-answer; return nil }})
@@ -31,8 +32,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	close(answer)
 }
 
-// Clients that send nothing, or half a request, or nothing after an answer, keep nobody out: the one that has waited longest gives way, however long the server
-// would wait for its request.
+// Clients that send nothing, or half a request, or nothing after an answer, keep nobody out: the one that has waited
+// longest gives way, however long the server would wait for its request.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	for name, text := range map[string]string{"nothing": "", "half a request": "GET /healthz HT", "nothing after an answer": healthRequest,
 		"no body": "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"} {
@@ -50,7 +51,8 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 				if !answered(c, time.Minute) {
 					t.Fatalf("connection %d is not answered", len(silent))
 				}
-				// It waits from when the server knows that its request is over, which is after the client has the answer.
+				// It waits from when the server knows that its request is over, which is after the client has the
+				// answer.
 				for deadline := time.Now().Add(time.Minute); members.waits() < min(len(silent), maxConns); time.Sleep(time.Millisecond) {
 					if time.Now().After(deadline) {
 						t.Fatalf("%d connections wait after %d answers", members.waits(), len(silent))
@@ -75,7 +77,8 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 
 const healthRequest = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-// serving serves a Config's pages until the test's end. The returned function connects, and asks for a page unless that is "".
+// serving serves a Config's pages until the test's end. The returned function connects, and asks for a page unless that
+// is "".
 func serving(t *testing.T, c Config) (ask func(page string) net.Conn) {
 	t.Helper()
 	ask, _ = servingFor(t, c, patience{header: time.Minute, idle: time.Minute})

@@ -65,7 +65,8 @@ type Check struct {
 	Err  error  // why it is not so; nil: it is
 }
 
-// An Excerpt has the settings about this site with which a peer's proxy runs, by the peer's own words, which are not checked.
+// An Excerpt has the settings about this site with which a peer's proxy runs, by the peer's own words, which are not
+// checked.
 type Excerpt struct {
 	Peer  string `json:"peer"`
 	Text  string `json:"text"`            // as the peer has sent it

@@ -8,8 +8,9 @@ import (
 	"github.com/gradproxy/gradproxy/parser/lru"
 )
 
-// A crowd is a listener with a bound on its open connections. When as many are open and another comes, the one that has waited longest without
-// a request gives way, so that clients which only hold connections keep nobody out. A connection whose request is being answered stays.
+// A crowd is a listener with a bound on its open connections. When as many are open and another comes, the one that has
+// waited longest without a request gives way, so that clients which only hold connections keep nobody out. A connection
+// whose request is being answered stays.
 type crowd struct {
 	net.Listener
 	places chan struct{} // one for each open connection

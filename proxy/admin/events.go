@@ -16,8 +16,8 @@ import (
 //	halves   the peers' Halves, every 5 s
 //	shadow   the trials.Report, every 5 s, or null
 //
-// The events are made once for all readers, and only while there is one. A reader that does not keep up misses events, and is disconnected once it
-// has taken nothing for readerPatience; its buffer has room for a few.
+// The events are made once for all readers, and only while there is one. A reader that does not keep up misses events,
+// and is disconnected once it has taken nothing for readerPatience; its buffer has room for a few.
 const (
 	liveEvery    = 1 // seconds
 	tensorsEvery = 2

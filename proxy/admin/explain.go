@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy"
 )
 
-// An Explanation says in sentences why a tensor travels as it does, and how the configuration could have it travel otherwise.
+// An Explanation says in sentences why a tensor travels as it does, and how the configuration could have it travel
+// otherwise.
 type Explanation struct {
 	Why    string `json:"why"`
 	Change string `json:"change,omitempty"` // the change and its price; "": there is none to make
@@ -152,7 +153,8 @@ func rule(t *proxy.TensorInfo, codec string) string {
 	return fmt.Sprintf("policy: # merge into policy: put this rule before the others\n  - {%s, codec: %q}\n", strings.Join(parts, ", "), codec)
 }
 
-// job writes a key of the tensor's job. A job that is not named yet has the networks of both ends, as far as these are addresses.
+// job writes a key of the tensor's job. A job that is not named yet has the networks of both ends, as far as these are
+// addresses.
 func job(t *proxy.TensorInfo, setting string) string {
 	if t.Job != "" {
 		return fmt.Sprintf("jobs: # merge into jobs: to the line of this job add the last key\n  - {name: %s, %s}\n", quote(t.Job), setting)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A web page of another site that a browser on this host shows reads nothing, neither by a request across origins nor by a name that leads to this
-// host's loopback address.
+// A web page of another site that a browser on this host shows reads nothing, neither by a request across origins nor
+// by a name that leads to this host's loopback address.
 func TestForeignPagesReadNothing(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
 		l, err := Listen(address)

@@ -18,8 +18,8 @@ type Half struct {
 	View  *PeerView `json:"view,omitempty"`
 }
 
-// A PeerView is the view that a site gives a peer of the traffic with that peer, and of nothing else. A reader skips names that it does not
-// know, and takes missing numbers for 0, so that a later version may add some.
+// A PeerView is the view that a site gives a peer of the traffic with that peer, and of nothing else. A reader skips
+// names that it does not know, and takes missing numbers for 0, so that a later version may add some.
 type PeerView struct {
 	Version   int             `json:"version"` // viewVersion
 	Site      string          `json:"site"`
@@ -62,8 +62,8 @@ func (v *PeerView) Encode() []byte {
 	}
 }
 
-// DecodeView reads the text of a peer's view. It believes nothing: lists and texts are cut to their bounds, control characters
-// replaced, and numbers that no site counts refused.
+// DecodeView reads the text of a peer's view. It believes nothing: lists and texts are cut to their bounds, control
+// characters replaced, and numbers that no site counts refused.
 func DecodeView(text []byte) (*PeerView, error) {
 	v := &PeerView{}
 	if len(text) > proxy.MaxView || json.Unmarshal(text, v) != nil {
@@ -110,8 +110,8 @@ func DecodeView(text []byte) (*PeerView, error) {
 	return v, nil
 }
 
-// distinguish gives tensors without an ID, or with that of an earlier one, another. An ID is of the peer's own table: only together with the peer's
-// name does it name a tensor.
+// distinguish gives tensors without an ID, or with that of an earlier one, another. An ID is of the peer's own table:
+// only together with the peer's name does it name a tensor.
 func distinguish(list []proxy.TensorInfo) {
 	seen := map[uint64]bool{}
 	next := uint64(0)

@@ -13,7 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/history"
 )
 
-// The page is of files in the folder page alone; page/README.md says which of them are other people's, and under which licence.
+// The page is of files in the folder page alone; page/README.md says which of them are other people's, and under which
+// licence.
 //
 //go:embed page
 var embedded embed.FS
@@ -84,7 +85,8 @@ type Answer struct {
 	History     *TensorHistory   `json:"history,omitempty"` // nil: of a peer's tensor, or one that was never among the largest
 }
 
-// tensor answers with an Answer. With the query's peer it is a tensor that the peer sends here, from the newest of its halves.
+// tensor answers with an Answer. With the query's peer it is a tensor that the peer sends here, from the newest of its
+// halves.
 func (c *Config) tensor(h *hub) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

@@ -16,14 +16,16 @@ import (
 const (
 	// shortList is how many tensors a client may ask for without taking one of the longAnswers.
 	shortList = 1000
-	// longAnswers bounds the answers of more tensors that are under way at once: each holds its list, of up to 60 MB, until its reader has taken it.
+	// longAnswers bounds the answers of more tensors that are under way at once: each holds its list, of up to 60 MB,
+	// until its reader has taken it.
 	longAnswers = 2
 	// piece bounds what of an answer is made before it is written, in bytes.
 	piece = 16 << 10
 )
 
-// tensors answers {"count": N, "tensors": [...]}, the ones that have sent most bytes first. The query's limit bounds the list; count is of all.
-// Of answers that may be long only longAnswers are under way at once: another is refused, with 503.
+// tensors answers {"count": N, "tensors": [...]}, the ones that have sent most bytes first. The query's limit bounds
+// the list; count is of all. Of answers that may be long only longAnswers are under way at once: another is refused,
+// with 503.
 func (c *Config) tensors() http.HandlerFunc {
 	long := make(chan struct{}, longAnswers)
 	return func(w http.ResponseWriter, r *http.Request) {

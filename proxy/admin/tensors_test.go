@@ -61,8 +61,8 @@ func TestTensorsAreWrittenInPieces(t *testing.T) {
 	}
 }
 
-// Of clients that ask for all tensors and read nothing, two are answered: the others are refused at once, and a short list is not. Once one has gone
-// another is answered.
+// Of clients that ask for all tensors and read nothing, two are answered: the others are refused at once, and a short
+// list is not. Once one has gone another is answered.
 func TestReadersThatStopHoldTwoLists(t *testing.T) {
 	const narrow = 16 << 10      // bytes of a socket's buffers
 	list := manyTensors(1 << 12) // more than sockets hold, with these buffers

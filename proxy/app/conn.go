@@ -29,7 +29,8 @@ type socket interface {
 	SetLinger(sec int) error
 }
 
-// A Socket is a connection inside the process: it has no descriptor. A test or a simulation has such, also in virtual time.
+// A Socket is a connection inside the process: it has no descriptor. A test or a simulation has such, also in virtual
+// time.
 type Socket interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -94,14 +95,16 @@ func Reset(c interface {
 	c.Close()
 }
 
-// Settle has the kernel report each byte that comes, as for a connection that nobody has read from: the Reader before has wanted several at a time.
+// Settle has the kernel report each byte that comes, as for a connection that nobody has read from: the Reader before
+// has wanted several at a time.
 func (c *Conn) Settle() {
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { _ = setLowWater(fd, 1) }) // without it a Read may wait for more bytes than come
 	}
 }
 
-// File returns another descriptor of the connection. The caller must close it, and must not call its Fd, which would have this one block.
+// File returns another descriptor of the connection. The caller must close it, and must not call its Fd, which would
+// have this one block.
 func (c *Conn) File() (*os.File, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -13,14 +13,16 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A narrowed socket has a small receive buffer, which grows again once the socket is no longer narrowed; a send buffer that was set stays.
+// A narrowed socket has a small receive buffer, which grows again once the socket is no longer narrowed; a send buffer
+// that was set stays.
 func TestNarrowSocket(t *testing.T) {
 	for _, segment := range []int{1460, 0} {
 		t.Run(fmt.Sprint(segment), func(t *testing.T) { narrowSocket(t, segment) })
 	}
 }
 
-// A socket whose sender has filled its first window is still narrowed, since a busy proxy may come late; one that somebody has read from is not.
+// A socket whose sender has filled its first window is still narrowed, since a busy proxy may come late; one that
+// somebody has read from is not.
 func TestNarrowFullSocket(t *testing.T) {
 	client, conn, r := connected(t, 1460)
 	go client.Write(make([]byte, 1<<20))
@@ -53,7 +55,8 @@ func TestNarrowFullSocket(t *testing.T) {
 	}
 }
 
-// narrowSocket tries a connection to a listener that offers segments of that size; 0: loopback's, with which no socket is narrowed.
+// narrowSocket tries a connection to a listener that offers segments of that size; 0: loopback's, with which no socket
+// is narrowed.
 func narrowSocket(t *testing.T, segment int) {
 	client, conn, r := connected(t, segment)
 	option := func(name int) (n int) {
@@ -102,7 +105,8 @@ func narrowSocket(t *testing.T, segment int) {
 	}
 }
 
-// connected returns a client, the other end of its connection, whose listener offers segments of that size, or 0: loopback's, and a Reader of that end.
+// connected returns a client, the other end of its connection, whose listener offers segments of that size, or 0:
+// loopback's, and a Reader of that end.
 func connected(t *testing.T, segment int) (client net.Conn, conn *net.TCPConn, r *Reader) {
 	t.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {

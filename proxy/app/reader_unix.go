@@ -20,7 +20,8 @@ type Reader struct {
 	plain  *plainReader // of a connection without a descriptor; nil: there is one
 }
 
-// NewReader returns a Reader that calls idle, if that is not nil, before it waits for bytes. Of a connection inside the process it does not.
+// NewReader returns a Reader that calls idle, if that is not nil, before it waits for bytes. Of a connection inside the
+// process it does not.
 func NewReader(c *Conn, m *memory.Allocator, idle func()) (*Reader, error) {
 	if s, ok := c.socket.(inProcess); ok {
 		return &Reader{plain: &plainReader{s, m}}, nil
@@ -32,8 +33,8 @@ func NewReader(c *Conn, m *memory.Allocator, idle func()) (*Reader, error) {
 // TellsIdle reports whether idle is called before Read waits.
 func (r *Reader) TellsIdle() bool { return r != nil && r.idle != nil }
 
-// Read waits for bytes and returns how many came, and a buffer that the caller owns. Without Request.Into the bytes follow the
-// room in the buffer, whose length is up to their end; with it they are in Into. io.EOF is the app's FIN.
+// Read waits for bytes and returns how many came, and a buffer that the caller owns. Without Request.Into the bytes
+// follow the room in the buffer, whose length is up to their end; with it they are in Into. io.EOF is the app's FIN.
 func (r *Reader) Read(q Request) (n int, buf memory.Buffer, err error) {
 	if r.plain != nil {
 		return r.plain.Read(q)
@@ -76,8 +77,8 @@ func (r *Reader) Read(q Request) (n int, buf memory.Buffer, err error) {
 	return n, buf, err
 }
 
-// ReadNow is Read of bytes that have come: it neither waits nor heeds the read deadline. It returns none where there are none, at the end of the app's bytes, which
-// Read tells, and where the budget has no memory.
+// ReadNow is Read of bytes that have come: it neither waits nor heeds the read deadline. It returns none where there
+// are none, at the end of the app's bytes, which Read tells, and where the budget has no memory.
 func (r *Reader) ReadNow(q Request) (n int, buf memory.Buffer) {
 	if r.plain != nil {
 		return 0, memory.Buffer{}
@@ -96,16 +97,17 @@ func (r *Reader) ReadNow(q Request) (n int, buf memory.Buffer) {
 	return n, buf
 }
 
-// setLowWater has the kernel report bytes only once n have come: to a Read that waits, or, while none does, to Go's poller,
-// which each packet would wake for nothing. The receive buffer grows to hold as many, within the host's tcp_rmem.
+// setLowWater has the kernel report bytes only once n have come: to a Read that waits, or, while none does, to Go's
+// poller, which each packet would wake for nothing. The receive buffer grows to hold as many, within the host's
+// tcp_rmem.
 func (r *Reader) setLowWater(fd uintptr, n int) {
 	if n = max(n, 1); n != max(r.low, 1) && setLowWater(fd, n) == nil {
 		r.low = n
 	}
 }
 
-// Narrow has the kernel hold few bytes that nobody has read yet, if want is set and nobody has read any. It returns whether it holds few, perhaps since an
-// earlier call, of another process too.
+// Narrow has the kernel hold few bytes that nobody has read yet, if want is set and nobody has read any. It returns
+// whether it holds few, perhaps since an earlier call, of another process too.
 func (r *Reader) Narrow(want bool) (narrow bool) {
 	if r.plain == nil {
 		_ = r.raw.Control(func(fd uintptr) { narrow = setNarrow(fd, want) })

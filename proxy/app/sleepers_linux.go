@@ -12,8 +12,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 )
 
-// Sleepers are connections that nobody reads until something has happened to them. All of them wait in one epoll instance, which one goroutine watches: a
-// connection that sleeps has none. The zero Sleepers has no connections yet. Its methods are safe for concurrent use.
+// Sleepers are connections that nobody reads until something has happened to them. All of them wait in one epoll
+// instance, which one goroutine watches: a connection that sleeps has none. The zero Sleepers has no connections yet.
+// Its methods are safe for concurrent use.
 type Sleepers struct {
 	mu       sleepersLock
 	epoll    *os.File // nil: there is none yet, or Close was called
@@ -36,8 +37,9 @@ type sleep struct {
 	awake func()
 }
 
-// Sleep has awake called once, on a goroutine of its own, when the app has sent a byte, has ended its direction or is gone, or when Conn.Wake or Conn.Close
-// is called. Nobody may read from c until then. false: the connection cannot sleep, and awake will not be called.
+// Sleep has awake called once, on a goroutine of its own, when the app has sent a byte, has ended its direction or is
+// gone, or when Conn.Wake or Conn.Close is called. Nobody may read from c until then. false: the connection cannot
+// sleep, and awake will not be called.
 func (s *Sleepers) Sleep(c *Conn, awake func()) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

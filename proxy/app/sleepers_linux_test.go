@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// sleepable returns the ends of n connections over loopback, and the Conns of the accepted ones: every second one has poll gates.
+// sleepable returns the ends of n connections over loopback, and the Conns of the accepted ones: every second one has
+// poll gates.
 func sleepable(t *testing.T, n int) (far []*net.TCPConn, near []*Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

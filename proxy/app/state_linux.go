@@ -38,8 +38,8 @@ func stateOf(fd uintptr) tcpState {
 }
 
 // ClosedByApp reports whether an app that has sent a FIN has closed its socket, and not only one direction. No packet
-// tells that, but the kernel does where the app's socket is in this network namespace (sock_diag(7)): a socket that no process
-// holds has no inode. server is the address that the app connected to. For apps elsewhere it reports false.
+// tells that, but the kernel does where the app's socket is in this network namespace (sock_diag(7)): a socket that no
+// process holds has no inode. server is the address that the app connected to. For apps elsewhere it reports false.
 func ClosedByApp(app, server netip.AddrPort) bool {
 	family := byte(unix.AF_INET)
 	if app.Addr().Is6() {
@@ -58,7 +58,8 @@ func ClosedByApp(app, server netip.AddrPort) bool {
 	return false
 }
 
-// diagInode is where the inode is in struct inet_diag_msg of linux/inet_diag.h: 4 bytes, the 48 of a socket's id, 4 numbers.
+// diagInode is where the inode is in struct inet_diag_msg of linux/inet_diag.h: 4 bytes, the 48 of a socket's id, 4
+// numbers.
 const diagInode = 4 + 48 + 4*4
 
 // diagRequest returns a struct inet_diag_req_v2 of linux/inet_diag.h, for one TCP socket in any state.
@@ -76,7 +77,8 @@ func diagRequest(family byte, local, remote netip.AddrPort) []byte {
 	return append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // INET_DIAG_NOCOOKIE, twice
 }
 
-// Taken returns how many bytes the host of c's app has taken from the proxy so far; 0: it is not known. Once its buffer is full it takes as many as the app reads.
+// Taken returns how many bytes the host of c's app has taken from the proxy so far; 0: it is not known. Once its buffer
+// is full it takes as many as the app reads.
 func Taken(c syscall.Conn) (n uint64) {
 	raw, err := c.SyscallConn()
 	if err != nil {

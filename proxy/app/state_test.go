@@ -31,7 +31,8 @@ func mustTell(t *testing.T) {
 	require.Named(t, "sock_diag", ClosedByApp(app, server), "Linux with CONFIG_INET_DIAG")
 }
 
-// The kernel tells an app that has closed its socket from one that has shut one direction down, in any notation of addresses.
+// The kernel tells an app that has closed its socket from one that has shut one direction down, in any notation of
+// addresses.
 func TestClosedByApp(t *testing.T) {
 	mustTell(t)
 	for _, network := range []string{"127.0.0.1:0", "[::1]:0"} {

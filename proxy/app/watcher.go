@@ -10,16 +10,16 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// While an opening waits for the peer's answer its app waits too, and may leave: the server must then not be dialled for it
-// later. How apps leave, and how Linux shows it:
+// While an opening waits for the peer's answer its app waits too, and may leave: the server must then not be dialled
+// for it later. How apps leave, and how Linux shows it:
 //
 //   - An RST: the opening is withdrawn at once (TCP_CLOSE, epoll's EPOLLERR).
 //   - A FIN of an app that goes on reading is no leaving: the opening goes on, and the FIN follows the app's bytes.
-//   - A FIN of an app that has closed its socket, or was killed. It may have sent everything that it wanted to, as `nc -N` does, so the
-//     opening has time for a few round trips (LeaveGrace); then it is withdrawn. The two FINs look alike on the wire,
-//     but where the app is in this network namespace sock_diag tells them apart.
-//   - Elsewhere (a gateway's clients) keep-alives do: the app's host forgets a closed socket (after tcp_fin_timeout, 60 s),
-//     and then answers with an RST.
+//   - A FIN of an app that has closed its socket, or was killed. It may have sent everything that it wanted to, as `nc
+//     -N` does, so the opening has time for a few round trips (LeaveGrace); then it is withdrawn. The two FINs look
+//     alike on the wire, but where the app is in this network namespace sock_diag tells them apart.
+//   - Elsewhere (a gateway's clients) keep-alives do: the app's host forgets a closed socket (after tcp_fin_timeout, 60
+//     s), and then answers with an RST.
 
 // LeaveGrace is how long an opening goes on whose app has closed its connection.
 const LeaveGrace = 5 * time.Second
@@ -39,8 +39,8 @@ type Watcher struct {
 // NewWatcher returns a Watcher as it is outside of tests.
 func NewWatcher() Watcher { return Watcher{LeaveGrace, ClosedByApp} }
 
-// Watch returns a context that ends, with the cause ErrLeft, when the app of c leaves. Nothing must have been read from c.
-// server is the address that the app connected to. The caller must call stop before it reads.
+// Watch returns a context that ends, with the cause ErrLeft, when the app of c leaves. Nothing must have been read from
+// c. server is the address that the app connected to. The caller must call stop before it reads.
 func (w *Watcher) Watch(ctx context.Context, c *net.TCPConn, server netip.AddrPort) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancelCause(ctx)
 	raw, err := c.SyscallConn()

@@ -39,8 +39,8 @@ func (c *Cache) Peer(name string) *Peer {
 	return p
 }
 
-// Accept answers a peer's opening of a value stream and takes the values that it puts there, until the stream ends. refuse
-// answers no, accept yes.
+// Accept answers a peer's opening of a value stream and takes the values that it puts there, until the stream ends.
+// refuse answers no, accept yes.
 func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code, text string), accept func() Stream) {
 	f := frame.Fields{B: opening[1:]}
 	epoch := uint64(f.Int())

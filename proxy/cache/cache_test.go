@@ -157,7 +157,8 @@ type side struct {
 	tensors  tensors.Table
 }
 
-// newSides returns two sides whose caches open value streams to each other, and waits until values can be put both ways.
+// newSides returns two sides whose caches open value streams to each other, and waits until values can be put both
+// ways.
 func newSides(t *testing.T, room int64) (a, b *side) {
 	t.Helper()
 	a, b = newSide(t, room), newSide(t, room)
@@ -288,7 +289,8 @@ func TestOneValueStreamIsOpened(t *testing.T) {
 	})
 }
 
-// The end of a value stream is worth a line in the log where values were held, and none where there were none, as at the end of each peer.
+// The end of a value stream is worth a line in the log where values were held, and none where there were none, as at
+// the end of each peer.
 func TestEndOfAValueStreamIsLogged(t *testing.T) {
 	const here, there = "shared values are lost", "values that the peer has put here are lost"
 	for want := range 2 {
@@ -313,7 +315,8 @@ func TestEndOfAValueStreamIsLogged(t *testing.T) {
 	}
 }
 
-// A value stream whose frames are out of form is worth a line at both ends, though no value was held: the next one, a second later, may be like it.
+// A value stream whose frames are out of form is worth a line at both ends, though no value was held: the next one, a
+// second later, may be like it.
 func TestStreamsOutOfFormAreLogged(t *testing.T) {
 	declare, block := rawBlock(0, 1000)
 	for name, wire := range map[string][]byte{"an unknown kind": {255}, "a value without a slot": block, "a frame that is cut short": declare[:len(declare)-1]} {
@@ -382,8 +385,8 @@ func TestConnectionsAreForgotten(t *testing.T) {
 	}
 }
 
-// A reference whose version is right and whose hash is not ends the value stream before anything of the value is delivered. It is
-// counted, and logged as an error.
+// A reference whose version is right and whose hash is not ends the value stream before anything of the value is
+// delivered. It is counted, and logged as an error.
 func TestWrongHash(t *testing.T) {
 	for _, codec := range []string{"lossless", "int8"} { // around both kinds of codecs
 		b := newSide(t, 1<<20)

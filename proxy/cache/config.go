@@ -17,8 +17,9 @@ import (
 // Name is the name under which hellos list, among codecs, that a proxy has a value cache.
 const Name = "reference"
 
-// Short is the name under which hellos list, among codecs, that a proxy takes values of the form frame.FormShort: package reference's head as it is, and then the short form of
-// the codec's own encoding, as coder.Short says. Differences of an embedding are mostly zeros.
+// Short is the name under which hellos list, among codecs, that a proxy takes values of the form frame.FormShort:
+// package reference's head as it is, and then the short form of the codec's own encoding, as coder.Short says.
+// Differences of an embedding are mostly zeros.
 const Short = "short-values"
 
 // ErrLost is why a Ref is not delivered: the stream of its value is gone.
@@ -64,15 +65,17 @@ type Config struct {
 	Log                *slog.Logger
 	// Pace waits until encoded bytes of a peer may become decoded bytes, or gone is closed; nil: they may at once.
 	Pace func(peer string, encoded, decoded int, gone <-chan struct{})
-	// Schedule returns a function that waits until work on a frame of a peer's value stream may begin, and returns the function that ends it; nil: it may at once.
+	// Schedule returns a function that waits until work on a frame of a peer's value stream may begin, and returns the
+	// function that ends it; nil: it may at once.
 	Schedule func(peer string) func() (end func())
 
 	drift *sentinel // of all peers
 }
 
-// pipeDepth is how many values may be under way between a caller of Put and the tunnel, or between the tunnel and the store.
+// pipeDepth is how many values may be under way between a caller of Put and the tunnel, or between the tunnel and the
+// store.
 const pipeDepth = 8
 
-// SharedHow lists how a value comes to be held by the peer: put whole, as a difference to the last one or to the peer's, or it is there and
-// referred to again; or it is evicted.
+// SharedHow lists how a value comes to be held by the peer: put whole, as a difference to the last one or to the
+// peer's, or it is there and referred to again; or it is evicted.
 var SharedHow = []string{"whole", "difference", "reverse", "again", "evicted"}

@@ -7,8 +7,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// counterpart returns the peer's slot that a value of slot is coded against, or nil. The control frames that are due must have been submitted before: one of them may say that
-// the slot is gone here. submit is held, so that no later one comes before the value.
+// counterpart returns the peer's slot that a value of slot is coded against, or nil. The control frames that are due
+// must have been submitted before: one of them may say that the slot is gone here. submit is held, so that no later one
+// comes before the value.
 func (p *Peer) counterpart(w *writer, slot *writerSlot, v *Put) *copyOfSlot {
 	if v.Raw {
 		return nil
@@ -18,8 +19,9 @@ func (p *Peer) counterpart(w *writer, slot *writerSlot, v *Put) *copyOfSlot {
 	return p.predictor(w, slot)
 }
 
-// predictor returns the peer's slot of the block that predicts slot, or nil. Where that is the same block, a value of it must have come since the last one that was put in
-// slot; a model predicts the results of all its clients. p.mu is held.
+// predictor returns the peer's slot of the block that predicts slot, or nil. Where that is the same block, a value of
+// it must have come since the last one that was put in slot; a model predicts the results of all its clients. p.mu is
+// held.
 func (p *Peer) predictor(w *writer, slot *writerSlot) *copyOfSlot {
 	s := p.store
 	if s == nil {

@@ -18,8 +18,9 @@ const ended = -1 // in Peer.notes: the connection has ended here
 // maxNotes bounds the connections that wait to be named in Delivered frames while the peer takes no value stream.
 const maxNotes = 1 << 16
 
-// note has the peer told that n more Refs to values of s were delivered here on a connection, or that the connection has ended here.
-// p.mu is held. Refs to values of a lost store do not count: the peer has forgotten them, and would take others for delivered.
+// note has the peer told that n more Refs to values of s were delivered here on a connection, or that the connection
+// has ended here. p.mu is held. Refs to values of a lost store do not count: the peer has forgotten them, and would
+// take others for delivered.
 func (p *Peer) note(s *store, t frame.Tag, n int) {
 	if s == nil || s != p.store {
 		return
@@ -39,8 +40,8 @@ func (p *Peer) note(s *store, t frame.Tag, n int) {
 	}
 }
 
-// delivered takes note that n more Refs of a connection were delivered at the peer; 0: that all were, or never will be. p.mu is
-// held.
+// delivered takes note that n more Refs of a connection were delivered at the peer; 0: that all were, or never will be.
+// p.mu is held.
 func (p *Peer) delivered(t frame.Tag, n int) {
 	c := p.conns[t]
 	if c == nil {

@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// A sentinel watches, for each job, how far the values that the peer holds are from the app's own, where a lossy codec has coded the differences. The codec must
-// follow the training: where the values run away from it the peer's replicas drift, and a loss of one value is no longer in the next difference. Then all values of the
-// job travel exactly, from the next one of each block on, for driftValues values; after each further drift twice as many.
+// A sentinel watches, for each job, how far the values that the peer holds are from the app's own, where a lossy codec
+// has coded the differences. The codec must follow the training: where the values run away from it the peer's replicas
+// drift, and a loss of one value is no longer in the next difference. Then all values of the job travel exactly, from
+// the next one of each block on, for driftValues values; after each further drift twice as many.
 type sentinel struct {
 	mu   sync.Mutex
 	jobs map[string]*jobDrift
@@ -18,7 +19,8 @@ type jobDrift struct {
 	drifts int // how often it has drifted
 }
 
-// A gauge is the sentinel's part of one block. It belongs to the block's turn, but for exact and seen, which sentinel.mu guards.
+// A gauge is the sentinel's part of one block. It belongs to the block's turn, but for exact and seen, which
+// sentinel.mu guards.
 type gauge struct {
 	usual float64 // relative error, smoothed over a long time
 	age   int     // values

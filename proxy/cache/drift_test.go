@@ -14,8 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Weights that a codec follows stay lossy. Once they run away from it all blocks of the job travel exactly from the next value on, the job is counted once, and
-// loss comes back after a while.
+// Weights that a codec follows stay lossy. Once they run away from it all blocks of the job travel exactly from the
+// next value on, the job is counted once, and loss comes back after a while.
 func TestDriftingJobGoesBackToExact(t *testing.T) {
 	a, b := newSides(t, 64<<20)
 	codec, err := all.New("int4")

@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A DryRun counts the bytes of values that a Peer would put, without a peer: one that has as much room, and has every value delivered before
-// the next one is put. It is not safe for concurrent use.
+// A DryRun counts the bytes of values that a Peer would put, without a peer: one that has as much room, and has every
+// value delivered before the next one is put. It is not safe for concurrent use.
 type DryRun struct {
 	writer *writer
 	stream *countedStream

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// A writerSlot is a block of a tensor whose last value the peer holds. submit guards text, enc, peerHas, lossy and reverse.
+// A writerSlot is a block of a tensor whose last value the peer holds. submit guards text, enc, peerHas, lossy and
+// reverse.
 type writerSlot struct {
 	blockKey
 	model   blockKey // of the peer's values that predict this slot's; the same block where no other does
@@ -59,9 +60,9 @@ type entry struct {
 	reserved int         // bytes of the budget for them, until it has been sent
 }
 
-// serves reports whether t may refer to an entry that is equal to its value. One that has lost something serves connections whose
-// value may lose something, once each: a connection that sends the same value again has the next difference sent, so that the
-// delivered value comes closer, unless v says that such a value is wanted as it was.
+// serves reports whether t may refer to an entry that is equal to its value. One that has lost something serves
+// connections whose value may lose something, once each: a connection that sends the same value again has the next
+// difference sent, so that the delivered value comes closer, unless v says that such a value is wanted as it was.
 func (e *entry) serves(t frame.Tag, v *Put) bool {
 	return !e.lost || codecs.Lossy(v.Choice.Codec) && (v.Again || !slices.Contains(e.served, t))
 }

@@ -74,8 +74,8 @@ func (s *store) check(t *testing.T) {
 	}
 }
 
-// Whatever a peer puts on its value stream, while it holds values of this side, breaks nothing but the streams between the two, takes no
-// more memory than its room and the budget, and is given back.
+// Whatever a peer puts on its value stream, while it holds values of this side, breaks nothing but the streams between
+// the two, takes no more memory than its room and the budget, and is given back.
 func FuzzValueStream(f *testing.F) {
 	const n = 64
 	numbers := func(k frame.Kind, numbers ...uint64) []byte { return numbersFrame(k, numbers...) }

@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A feed is the value stream of a hostile peer: the frames that were fed are read, and then nothing comes until it is reset.
+// A feed is the value stream of a hostile peer: the frames that were fed are read, and then nothing comes until it is
+// reset.
 type feed struct{ end }
 
 func newFeed(wire ...[]byte) *feed {
@@ -90,8 +91,8 @@ func TestValuesThatAreDeliveredTakeRoom(t *testing.T) {
 	}
 }
 
-// Values of a lost stream that apps are still being given count until they have been: a peer cannot add to them by losing one
-// stream after another.
+// Values of a lost stream that apps are still being given count until they have been: a peer cannot add to them by
+// losing one stream after another.
 func TestLostValuesLinger(t *testing.T) {
 	side := newSide(t, 1<<20)
 	const size = 10_000
@@ -166,7 +167,8 @@ func TestUndeliveredRefsAreBounded(t *testing.T) {
 	}
 }
 
-// Values wait for their peer's allowance, by the bytes that they take and the bytes that they decode to, and each frame for the peer's turn.
+// Values wait for their peer's allowance, by the bytes that they take and the bytes that they decode to, and each frame
+// for the peer's turn.
 func TestValuesArePaced(t *testing.T) {
 	const size = 10_000
 	side := newSide(t, 1<<20)

@@ -6,13 +6,16 @@ import (
 	"math/bits"
 )
 
-// An index finds the values that the peer holds by their content alone, wherever in them the content begins: a framework that sends bytes again may send them on
-// another connection, and the sender may see them in other pieces. So the index has marks: places in values that the 64 bytes before them choose, of about 1,024
-// places one, and the place behind the first 64 bytes. Bytes that have a mark of a value are compared with that value, before the mark and behind it.
+// An index finds the values that the peer holds by their content alone, wherever in them the content begins: a
+// framework that sends bytes again may send them on another connection, and the sender may see them in other pieces. So
+// the index has marks: places in values that the 64 bytes before them choose, of about 1,024 places one, and the place
+// behind the first 64 bytes. Bytes that have a mark of a value are compared with that value, before the mark and behind
+// it.
 //
 // A mark takes about 64 bytes of memory beside the room for values: a sixteenth of the values' bytes.
 //
-// Values whose content the framework names before it comes are found by that name as well, without a look at marks. A name is not believed: only bytes that are the value's are.
+// Values whose content the framework names before it comes are found by that name as well, without a look at marks. A
+// name is not believed: only bytes that are the value's are.
 type index struct {
 	marks map[uint64]markOf
 	names map[name]*entry
@@ -94,7 +97,8 @@ func (x *index) cover(b []byte, marks []mark, after place) (spans []span) {
 	return spans
 }
 
-// maxSkipped is the most bytes between two spans, where the second goes on where the first ended: the rest of an element.
+// maxSkipped is the most bytes between two spans, where the second goes on where the first ended: the rest of an
+// element.
 const maxSkipped = 16
 
 // goesOn returns the bytes of b that are the next ones of the value, or begin a little later in it.

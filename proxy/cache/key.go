@@ -5,7 +5,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A blockKey names a block of a tensor, at both ends; key is the tensor's Base, which tensors that have the same values share.
+// A blockKey names a block of a tensor, at both ends; key is the tensor's Base, which tensors that have the same values
+// share.
 type blockKey struct {
 	job   string
 	key   uint64

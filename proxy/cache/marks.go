@@ -67,8 +67,8 @@ const (
 	laneLen = 4 << 10 // bytes of a lane
 )
 
-// marksOfLanes appends the marks of the lanes that begin at offset at of b. A step of a rolling hash waits for the step before it, so the lanes are hashed
-// side by side, which takes a processor half the time of one after the other.
+// marksOfLanes appends the marks of the lanes that begin at offset at of b. A step of a rolling hash waits for the step
+// before it, so the lanes are hashed side by side, which takes a processor half the time of one after the other.
 func marksOfLanes(marks []mark, b []byte, at int) []mark {
 	var found [lanes][]mark
 	var room [lanes][16]mark

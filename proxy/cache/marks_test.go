@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Bytes have the same marks wherever they stand, but for the first ones, and marks are as many as promised and as far apart.
+// Bytes have the same marks wherever they stand, but for the first ones, and marks are as many as promised and as far
+// apart.
 func TestMarks(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{1})
 	all := make([]byte, 1<<20)

@@ -23,8 +23,8 @@ func (s *side) putFor(on frame.Tag, t tensor.Tensor, value []byte) (frame.ValueR
 	return r, ok
 }
 
-// A model predicts the results of all clients that it was sent to, from the first round on, though results are tensors of their own, of one client or of two that cannot be told apart; the
-// next model is a difference to the last one.
+// A model predicts the results of all clients that it was sent to, from the first round on, though results are tensors
+// of their own, of one client or of two that cannot be told apart; the next model is a difference to the last one.
 func TestModelPredictsAllResults(t *testing.T) {
 	const rounds, clients = 3, 4
 	server, site := newSides(t, 4<<20)
@@ -59,7 +59,8 @@ func TestModelPredictsAllResults(t *testing.T) {
 	}
 }
 
-// Content that has a name is found by it where its marks belong to other values by now, and only as far as the bytes are the value's: a name that lies costs a value.
+// Content that has a name is found by it where its marks belong to other values by now, and only as far as the bytes
+// are the value's: a name that lies costs a value.
 func TestNamedContent(t *testing.T) {
 	a, b := newSides(t, 4<<20)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -87,7 +88,8 @@ func TestNamedContent(t *testing.T) {
 	put(4, 9, value[:4<<10], "whole")
 }
 
-// A value that has lost something is the same for a connection that sends it again, where that is wanted; else a closer one follows.
+// A value that has lost something is the same for a connection that sends it again, where that is wanted; else a closer
+// one follows.
 func TestLossyValueAgain(t *testing.T) {
 	int8, err := all.New("int8")
 	if err != nil {

@@ -35,8 +35,9 @@ func (p *Peer) ready() *writer {
 // answerWithin is the longest time after which a peer's value stream that has no answer yet is answered.
 const answerWithin = time.Minute
 
-// answer sees to it that a value stream is opened for a peer that has one here, though nobody has a value to put: the peer can put nothing before this side's
-// stream tells it the room. It tries each second at first, later less often. p.mu is held.
+// answer sees to it that a value stream is opened for a peer that has one here, though nobody has a value to put: the
+// peer can put nothing before this side's stream tells it the room. It tries each second at first, later less often.
+// p.mu is held.
 func (p *Peer) answer() {
 	if p.store == nil || p.writer != nil || p.opening || p.answering || p.ctx.Err() != nil {
 		return

@@ -13,10 +13,10 @@ const Parts = "parts"
 // maxSpans bounds the parts of values that bytes are made of.
 const maxSpans = 32
 
-// PutParts returns parts that together are v's bytes, in their order: bytes of values that the peer holds or soon will, of whatever block, and a few
-// literal ones. Bytes that are in no value it puts as new values. No part crosses one of cuts, which are offsets in ascending order. The connection must carry the
-// parts in their order. v's last element need not be whole, and its codec must lose nothing. If ok is false, the bytes must
-// travel by themselves.
+// PutParts returns parts that together are v's bytes, in their order: bytes of values that the peer holds or soon will,
+// of whatever block, and a few literal ones. Bytes that are in no value it puts as new values. No part crosses one of
+// cuts, which are offsets in ascending order. The connection must carry the parts in their order. v's last element need
+// not be whole, and its codec must lose nothing. If ok is false, the bytes must travel by themselves.
 func (p *Peer) PutParts(t frame.Tag, v Put, cuts []int) (parts []frame.Part, ok bool) {
 	p.submit.Lock()
 	defer p.submit.Unlock()
@@ -113,8 +113,9 @@ func (p *Peer) cover(t frame.Tag, v *Put) (x cover, ok bool) {
 	return x, true
 }
 
-// worth returns the spans that are worth naming of the n bytes of a value of block k. If the spans leave more than an eighth of the bytes, the spans of earlier values of the
-// same block are not worth it: named, they would keep the rest of the value from being coded as a difference to the earlier value.
+// worth returns the spans that are worth naming of the n bytes of a value of block k. If the spans leave more than an
+// eighth of the bytes, the spans of earlier values of the same block are not worth it: named, they would keep the rest
+// of the value from being coded as a difference to the earlier value.
 func worth(spans []span, k blockKey, n int) []span {
 	left := n
 	for _, s := range spans {
@@ -126,7 +127,8 @@ func worth(spans []span, k blockKey, n int) []span {
 	return slices.DeleteFunc(spans, func(s span) bool { return s.entry.slot.blockKey == k })
 }
 
-// gap puts the whole elements between two offsets of v's bytes, and returns their span, which has a ref; none if they are too few, or there is no room.
+// gap puts the whole elements between two offsets of v's bytes, and returns their span, which has a ref; none if they
+// are too few, or there is no room.
 func (p *Peer) gap(t frame.Tag, v *Put, from, to int, marks []mark) []span {
 	unit := v.Decl.DType.Size()
 	from += (unit - from%unit) % unit

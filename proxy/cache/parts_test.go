@@ -74,8 +74,9 @@ func TestLostValuesAreNotGoneOnWith(t *testing.T) {
 	put(1, 3, lost[32<<10:])
 }
 
-// After a value stream is lost the peer's next one is answered by one of this side, though nobody here has a value to put: the peer puts none before. This side may
-// have opened its last one too lately for that, be opening one in vain, or lose one meanwhile.
+// After a value stream is lost the peer's next one is answered by one of this side, though nobody here has a value to
+// put: the peer puts none before. This side may have opened its last one too lately for that, be opening one in vain,
+// or lose one meanwhile.
 func TestLaterStreamIsAnswered(t *testing.T) {
 	for name, fails := range map[string]int{"too early": 0, "refused": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -153,8 +154,9 @@ func withGear(t *testing.T, seed uint64) {
 	t.Cleanup(func() { gear = was })
 }
 
-// Any piece of bytes that the peer holds is parts of values, whatever tensor, offset and connection it comes with, and though later values have taken the values'
-// place; and no part goes beyond a cut. Only bytes without a mark are put anew: the piece's end in a value, if the value begins or ends there.
+// Any piece of bytes that the peer holds is parts of values, whatever tensor, offset and connection it comes with, and
+// though later values have taken the values' place; and no part goes beyond a cut. Only bytes without a mark are put
+// anew: the piece's end in a value, if the value begins or ends there.
 func TestPiecesAreFoundByTheirContent(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

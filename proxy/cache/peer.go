@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A Peer is one peer's part of the Cache: the values that this proxy has put there, and the store of the values that the peer has put
-// here.
+// A Peer is one peer's part of the Cache: the values that this proxy has put there, and the store of the values that
+// the peer has put here.
 type Peer struct {
 	// Sending and Receiving are the shares of the peer's connections, and of its value streams, in the two budgets.
 	Sending, Receiving memory.Share

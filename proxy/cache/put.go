@@ -27,7 +27,8 @@ type Put struct {
 	marks []mark // of Data
 }
 
-// Models is the name under which hellos list, among codecs, that a proxy takes values that are coded against values of another tensor (Declaration.Base) that came the other way.
+// Models is the name under which hellos list, among codecs, that a proxy takes values that are coded against values of
+// another tensor (Declaration.Base) that came the other way.
 const Models = "models"
 
 // mayLose reports whether a value that travels so may lose something.

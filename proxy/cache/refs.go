@@ -7,13 +7,13 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// maxPending bounds the Refs of a connection that a peer may leave undelivered: a value that is sent again takes no room there, and
-// would be counted without end where the peer tells of no delivery.
+// maxPending bounds the Refs of a connection that a peer may leave undelivered: a value that is sent again takes no
+// room there, and would be counted without end where the peer tells of no delivery.
 const maxPending = 1 << 14
 
-// Put has the peer hold the next value of a block and returns the reference to it, which the connection must carry. fresh says
-// that it was not held yet. Without ok the block must travel by itself: there is no value stream, no room, or the connection has
-// ended at the peer, or has too many Refs that were not delivered.
+// Put has the peer hold the next value of a block and returns the reference to it, which the connection must carry.
+// fresh says that it was not held yet. Without ok the block must travel by itself: there is no value stream, no room,
+// or the connection has ended at the peer, or has too many Refs that were not delivered.
 func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	p.submit.Lock()
 	defer p.submit.Unlock()
@@ -24,8 +24,8 @@ func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	return frame.ValueRef{Epoch: e.epoch, ID: e.id, Size: len(v.Data)}, fresh, true
 }
 
-// put has the peer hold the next value of a block, and returns its entry, which has one ref more: of a Ref that the connection is to carry, or the caller's. submit is
-// held.
+// put has the peer hold the next value of a block, and returns its entry, which has one ref more: of a Ref that the
+// connection is to carry, or the caller's. submit is held.
 func (p *Peer) put(t frame.Tag, v *Put, carries bool) (e *entry, fresh, ok bool) {
 	p.mu.Lock()
 	w, c := p.ready(), p.conns[t]
@@ -71,8 +71,8 @@ func (p *Peer) put(t frame.Tag, v *Put, carries bool) (e *entry, fresh, ok bool)
 	return e, fresh, true
 }
 
-// Await returns the value of a Ref that connection t carries, once the peer has put it; gone ends the wait. The caller must not
-// change data, and must call release once it is delivered, which tells the peer as well.
+// Await returns the value of a Ref that connection t carries, once the peer has put it; gone ends the wait. The caller
+// must not change data, and must call release once it is delivered, which tells the peer as well.
 func (p *Peer) Await(t frame.Tag, r frame.ValueRef, gone <-chan struct{}) (data []byte, release func(), err error) {
 	p.mu.Lock()
 	s := p.store

@@ -15,8 +15,10 @@ import (
 //
 //	epoch of the peer's value stream, number of its slot there (varints), encoding of package reference, which names the version
 //
-// The reference is a value of the same block, or, where the slot's Declare names another tensor as its Base (the peer must list [Models]), of that tensor's block with the same offset and
-// size: so each client's results are differences to the model, though each client has slots of its own. Where a value will be answered so, its writer keeps it without being asked.
+// The reference is a value of the same block, or, where the slot's Declare names another tensor as its Base (the peer
+// must list [Models]), of that tensor's block with the same offset and size: so each client's results are differences
+// to the model, though each client has slots of its own. Where a value will be answered so, its writer keeps it without
+// being asked.
 //
 // By the time the Block arrives, the peer may have put newer values. So that it still has the reference,
 //
@@ -26,7 +28,8 @@ import (
 //	       now on are coded against the last of these or a later one; 0: the slot was evicted, and no value is coded against it any
 //	       more
 //
-// A writer that keeps values puts no more than keepValues of them ahead of Seen; a value that is too fast for that travels by itself.
+// A writer that keeps values puts no more than keepValues of them ahead of Seen; a value that is too fast for that
+// travels by itself.
 
 // against returns the encoder of a slot's values as differences to the peer's.
 func (slot *writerSlot) against(c codecs.Codec, from *copyOfSlot) (codecs.Encoder, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 )
 
-// The peer may evict the slot of a value at any moment of a put that would be coded against that value. No difference to it follows the word that the slot is gone here
-// too, which would end the stream.
+// The peer may evict the slot of a value at any moment of a put that would be coded against that value. No difference
+// to it follows the word that the slot is gone here too, which would end the stream.
 func TestSlotIsEvictedDuringAPut(t *testing.T) {
 	reverse, moments := 0, 0
 	for evicted := true; evicted; moments++ {

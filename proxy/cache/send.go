@@ -14,8 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// send puts an entry on the stream, as a difference to from, if that is not nil. The control frames that are due must have been
-// submitted before, so that the room which was made for the entry is free at the peer. submit is held.
+// send puts an entry on the stream, as a difference to from, if that is not nil. The control frames that are due must
+// have been submitted before, so that the room which was made for the entry is free at the peer. submit is held.
 func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 	slot, c := e.slot, w.config
 	chosen := w.codec(e, v, from)
@@ -84,8 +84,8 @@ func (s *writerSlot) form(from *copyOfSlot) string {
 	return "whole"
 }
 
-// codec returns the codec of an entry: the chosen one, or the lossless one where an exact value is due or a lossy codec has no value
-// to take a difference to yet.
+// codec returns the codec of an entry: the chosen one, or the lossless one where an exact value is due or a lossy codec
+// has no value to take a difference to yet.
 func (w *writer) codec(e *entry, v *Put, from *copyOfSlot) codecs.Codec {
 	slot, c := e.slot, v.Choice.Codec
 	if e.lost = codecs.Lossy(c); e.lost {
@@ -110,8 +110,8 @@ func (w *writer) exact(e *entry) codecs.Codec {
 	return w.config.Lossless
 }
 
-// declare gives a slot another codec, or the lossless one if that codec takes no such block, and returns the codec and the Declare
-// frame.
+// declare gives a slot another codec, or the lossless one if that codec takes no such block, and returns the codec and
+// the Declare frame.
 func (w *writer) declare(slot *writerSlot, c codecs.Codec, d frame.Declaration, role tensor.Role) (codecs.Codec, []byte) {
 	enc, err := reference.NewEncoder(c, slot.dtype, slot.copy, slot.copy)
 	if err != nil {
@@ -133,8 +133,8 @@ func (w *writer) raw(e *entry) (buf, block []byte) {
 	return buf, frame.Front(append(append(buf, frame.FormRaw), e.raw...), frame.Block, e.slot.id)
 }
 
-// encode makes an entry's Block frame, within buf. Whatever goes wrong with the codec, the value travels: raw. It is called in the
-// slot's turn.
+// encode makes an entry's Block frame, within buf. Whatever goes wrong with the codec, the value travels: raw. It is
+// called in the slot's turn.
 func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot, short codecs.Codec) (buf, block []byte) {
 	slot, c := e.slot, w.config
 	buf = c.Pool.Get(e.room)[:frame.MaxHeader]

@@ -15,8 +15,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A difference with mostly zero elements, as an embedding's, travels without the codes of zeros to a peer that takes such values, and the same value arrives as from the
-// encoding with them, which a peer of an earlier version gets.
+// A difference with mostly zero elements, as an embedding's, travels without the codes of zeros to a peer that takes
+// such values, and the same value arrives as from the encoding with them, which a peer of an earlier version gets.
 func TestShortValues(t *testing.T) {
 	const n, steps, old, knows = 1 << 14, 6, 0, 1
 	for _, text := range []string{"int8", "int4", "3lc"} {

@@ -54,8 +54,8 @@ type entryWait struct {
 	n     int // goroutines that wait
 }
 
-// A storeSlot is a slot of the value stream, as last declared. Its fields are the reader's, but for the codecs' state, which changes
-// in turn.
+// A storeSlot is a slot of the value stream, as last declared. Its fields are the reader's, but for the codecs' state,
+// which changes in turn.
 type storeSlot struct {
 	*copyOfSlot
 	model   blockKey // of the values put there that predict this slot's
@@ -82,7 +82,8 @@ const maxEntries = 1 << 18
 type owner interface {
 	// handle takes a control frame about the values that this side has put, which has come on the stream of s.
 	handle(s *store, f frame.Frame) error
-	// keptFor returns the values of a slot of the writer that are kept for the peer to code a block of key k against, or nil.
+	// keptFor returns the values of a slot of the writer that are kept for the peer to code a block of key k against,
+	// or nil.
 	keptFor(epoch uint64, id uint32, k blockKey) *reference.Copy
 	// see has the peer told how many values of a slot of s have come, or that the slot is gone here too (0).
 	see(s *store, id uint32, n uint64)
@@ -123,8 +124,8 @@ func (s *store) limit(k frame.Kind, id uint32) (int, error) {
 	return 0, fmt.Errorf("%w: %v on a value stream", frame.ErrFrame, k)
 }
 
-// reserve takes memory for a body that is to be read. A peer has one value stream, on which its connections wait: so where there is
-// no memory the store still reads one frame at a time.
+// reserve takes memory for a body that is to be read. A peer has one value stream, on which its connections wait: so
+// where there is no memory the store still reads one frame at a time.
 func (s *store) reserve(_ frame.Kind, _ uint32, n int) error {
 	need := memory.Footprint(n)
 	if !s.memory.Take(need) {
@@ -139,8 +140,8 @@ func (s *store) reserve(_ frame.Kind, _ uint32, n int) error {
 	return nil
 }
 
-// account takes n bytes of the room, for a value or for a slot. Values that the peer has given up may still have to be decoded,
-// after the values before them.
+// account takes n bytes of the room, for a value or for a slot. Values that the peer has given up may still have to be
+// decoded, after the values before them.
 func (s *store) account(n int64, values int) error {
 	for waited := false; ; waited = true {
 		s.mu.Lock()

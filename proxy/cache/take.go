@@ -53,7 +53,8 @@ func (s *store) take(f frame.Frame) error {
 	return s.owner.handle(s, f)
 }
 
-// declare gives a slot its codec. A slot that stands for the same block as before keeps its copy: only its codec changes.
+// declare gives a slot its codec. A slot that stands for the same block as before keeps its copy: only its codec
+// changes.
 func (s *store) declare(id uint32, body []byte) error {
 	d, err := frame.ParseDeclaration(body)
 	if err != nil {

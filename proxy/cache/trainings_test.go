@@ -17,8 +17,10 @@ const (
 	rate    = 0.05
 )
 
-// Trainings that go well, also while the learning rate rises or jumps to ten times as much, are no drift by any codec, with room up to the limits; weights that jump
-// since others are loaded, or since the learning rate makes them fly apart, are a drift at the first such value, unless the codec follows even them. docs/loss.md has the figures, which -v prints.
+// Trainings that go well, also while the learning rate rises or jumps to ten times as much, are no drift by any codec,
+// with room up to the limits; weights that jump since others are loaded, or since the learning rate makes them fly
+// apart, are a drift at the first such value, unless the codec follows even them. docs/loss.md has the figures, which
+// -v prints.
 func TestTrainingsAndTheSentinel(t *testing.T) {
 	require.OneGoroutine(t)
 	for name, c := range map[string]struct {
@@ -88,7 +90,8 @@ func weightsOf(change func(step int, g *train.SGD, m *train.MLP)) (all [][][]byt
 	return all
 }
 
-// watched codes weights as differences, and returns the first step that is a drift by a gauge, or -1, and the largest relative error that the gauge has seen, alone and over the usual one.
+// watched codes weights as differences, and returns the first step that is a drift by a gauge, or -1, and the largest
+// relative error that the gauge has seen, alone and over the usual one.
 func watched(t *testing.T, text string, weights [][][]byte) (drift int, largest, times float64) {
 	t.Helper()
 	codec, err := all.New(text)

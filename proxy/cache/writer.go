@@ -15,8 +15,8 @@ import (
 // maxSlots bounds the slots of a writer.
 const maxSlots = frame.MaxSlots / 4
 
-// A writer is the value stream that this side has opened, and the values that it has put there. Peer.mu guards all fields but
-// the first six, which do not change, and pipe, which submit guards.
+// A writer is the value stream that this side has opened, and the values that it has put there. Peer.mu guards all
+// fields but the first six, which do not change, and pipe, which submit guards.
 type writer struct {
 	config *Config
 	name   string // of the peer
@@ -47,7 +47,8 @@ type writer struct {
 	kick    chan struct{}     // wakes control
 }
 
-// newWriter returns the writer of a value stream to the peer of that name; share is the peer's part of the budget of senders.
+// newWriter returns the writer of a value stream to the peer of that name; share is the peer's part of the budget of
+// senders.
 func newWriter(c *Config, name string, share *memory.Share, stream Stream, epoch uint64) *writer {
 	w := &writer{config: c, name: name, stream: stream, epoch: epoch, memory: memory.NewAllocator(c.Pool, c.Sending, share), dead: make(chan struct{}),
 		numbers: map[uint32]*writerSlot{}, predicts: map[predicted]int{}, seen: map[uint32]uint64{}, kick: make(chan struct{}, 1)}
@@ -178,8 +179,8 @@ func (w *writer) unref(e *entry) {
 // maxRetired bounds the values that are no slot's latest.
 const maxRetired = 1 << 13
 
-// retire is for an entry that is no slot's latest any more, and to which no Ref is under way: the peer keeps it while there is room, if it is found by its content.
-// Peer.mu is held.
+// retire is for an entry that is no slot's latest any more, and to which no Ref is under way: the peer keeps it while
+// there is room, if it is found by its content. Peer.mu is held.
 func (w *writer) retire(e *entry) {
 	if _, there := w.retired.Peek(e.id); there {
 		return

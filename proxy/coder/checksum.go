@@ -11,15 +11,18 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Checksums is the name under which hellos list, among codecs, that a proxy understands Blocks of the forms frame.FormSummed and frame.FormSummedShort.
+// Checksums is the name under which hellos list, among codecs, that a proxy understands Blocks of the forms
+// frame.FormSummed and frame.FormSummedShort.
 //
-// Of some tensors the app sends the CRC-32 too, even before the elements, as in the header of a ZIP file, and its reader compares it. A CRC is linear: the CRC-32 of
-// delivered bytes differs from that of the sent bytes by a number that depends only on the bits that differ. So the sender inverts, after a lossy encoding, the lowest
-// bits of a few of the block's last elements, such that this number is 0. Whatever other bytes the CRC-32 covers, in whatever pieces and order they come, it
-// is then the one that the app has sent, and no byte but the elements' changes.
+// Of some tensors the app sends the CRC-32 too, even before the elements, as in the header of a ZIP file, and its
+// reader compares it. A CRC is linear: the CRC-32 of delivered bytes differs from that of the sent bytes by a number
+// that depends only on the bits that differ. So the sender inverts, after a lossy encoding, the lowest bits of a few of
+// the block's last elements, such that this number is 0. Whatever other bytes the CRC-32 covers, in whatever pieces and
+// order they come, it is then the one that the app has sent, and no byte but the elements' changes.
 //
-// The lowest bits of SumElements successive elements are always enough, and there is one choice only: by the place of the elements these bits change the CRC-32 by
-// successive powers of x^16, x^32 or x^64, which are roots of the primitive polynomial of the CRC-32, so that 32 of them are a basis of all its values.
+// The lowest bits of SumElements successive elements are always enough, and there is one choice only: by the place of
+// the elements these bits change the CRC-32 by successive powers of x^16, x^32 or x^64, which are roots of the
+// primitive polynomial of the CRC-32, so that 32 of them are a basis of all its values.
 //
 //	flips     4 bytes, little-endian: bit i says that the lowest bit of the block's i-th of the last SumElements elements is inverted after decoding
 //	encoding  as of frame.FormCoded or frame.FormShort
@@ -32,7 +35,8 @@ const (
 	SumLen = 4
 )
 
-// Summable reports whether a block's CRC-32 can be kept if its elements change: there are enough, and the last ones, whose bits are inverted, are finite numbers.
+// Summable reports whether a block's CRC-32 can be kept if its elements change: there are enough, and the last ones,
+// whose bits are inverted, are finite numbers.
 func Summable(d tensor.DType, block []byte) bool {
 	size := d.Size()
 	if !d.Float() || len(block) < SumElements*size {
@@ -106,8 +110,8 @@ func Flip(d tensor.DType, block []byte, flips uint32) {
 	}
 }
 
-// KeepSum gives a block, whose elements have changed, the CRC-32 of the block as the app sent it, by flips, which it returns. The block must be Summable. residual,
-// of the same elements if there is one, takes the differences.
+// KeepSum gives a block, whose elements have changed, the CRC-32 of the block as the app sent it, by flips, which it
+// returns. The block must be Summable. residual, of the same elements if there is one, takes the differences.
 func KeepSum(d tensor.DType, block []byte, sum uint32, residual []float32) (flips uint32) {
 	inverse := flipsOf(d.Size())
 	for bit, change := 0, sum^crc32.ChecksumIEEE(block); change != 0; bit, change = bit+1, change>>1 {
@@ -131,7 +135,8 @@ func KeepSum(d tensor.DType, block []byte, sum uint32, residual []float32) (flip
 	return flips
 }
 
-// A Summed is an Encoder whose blocks keep their CRC-32: its encodings are the bodies of Blocks of the form frame.FormSummed, less the form.
+// A Summed is an Encoder whose blocks keep their CRC-32: its encodings are the bodies of Blocks of the form
+// frame.FormSummed, less the form.
 type Summed struct {
 	Encoder  codecs.Encoder
 	Decoder  codecs.Decoder // of Encoder's encodings
@@ -140,8 +145,9 @@ type Summed struct {
 	Room     []byte    // for a block's elements, while Append runs
 }
 
-// Append implements codecs.Encoder. Where the Decoder fails, or delivers a number that is not finite, the block is to travel as it is, though Encoder has already left its rest in
-// Residual: that is zero then, since the next block, or an exact one with the residual, would deliver the same values twice.
+// Append implements codecs.Encoder. Where the Decoder fails, or delivers a number that is not finite, the block is to
+// travel as it is, though Encoder has already left its rest in Residual: that is zero then, since the next block, or an
+// exact one with the residual, would deliver the same values twice.
 func (s *Summed) Append(dst, src []byte) ([]byte, error) {
 	if !Summable(s.DType, src) {
 		return dst, codecs.ErrUnsuited
@@ -172,7 +178,8 @@ func (s *Summed) Append(dst, src []byte) ([]byte, error) {
 	return out, nil
 }
 
-// TakeFlips returns the flips that a body of the form frame.FormSummed or frame.FormSummedShort begins with, and its rest.
+// TakeFlips returns the flips that a body of the form frame.FormSummed or frame.FormSummedShort begins with, and its
+// rest.
 func TakeFlips(d tensor.DType, size int, body []byte) (flips uint32, rest []byte, err error) {
 	if !d.Float() || size < SumElements*d.Size() || len(body) < SumLen {
 		return 0, nil, fmt.Errorf("%w: block of %d bytes of %v with a CRC-32, in %d", frame.ErrFrame, size, d, len(body))

@@ -28,7 +28,8 @@ func normal(rnd *rand.Rand, d tensor.DType, n int) []byte {
 	return b
 }
 
-// Each single bit of the CRC-32 can be changed, and any number of them, by the lowest bits of the last 32 elements alone; and what a receiver flips is what the sender has.
+// Each single bit of the CRC-32 can be changed, and any number of them, by the lowest bits of the last 32 elements
+// alone; and what a receiver flips is what the sender has.
 func TestKeepSum(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, d := range floats {
@@ -94,7 +95,8 @@ func TestSummable(t *testing.T) {
 	}
 }
 
-// By every lossy codec here, with feedback and without, delivered blocks have the CRC-32 of the sent ones, and values and residual still add up.
+// By every lossy codec here, with feedback and without, delivered blocks have the CRC-32 of the sent ones, and values
+// and residual still add up.
 func TestSummedKeepsEveryChecksum(t *testing.T) {
 	const n, steps = 4096, 12
 	rnd := rand.New(rand.NewPCG(7, 8))
@@ -161,7 +163,8 @@ func add(sum []float64, b []byte, d tensor.DType) {
 	}
 }
 
-// An encoder whose decoder fails, panics, or delivers no finite number, is broken: it must not be taken for one that is unsuited. Its block travels as it is, so no residual of it is left.
+// An encoder whose decoder fails, panics, or delivers no finite number, is broken: it must not be taken for one that is
+// unsuited. Its block travels as it is, so no residual of it is left.
 func TestSummedOfABrokenCodec(t *testing.T) {
 	b := normal(rand.New(rand.NewPCG(9, 9)), tensor.Float32, 64)
 	for name, dec := range map[string]decoded{"fails": {err: codecs.ErrCorrupt}, "infinities": {fill: 0x7f800000}, "panics": {panics: true}, "works": {}} {

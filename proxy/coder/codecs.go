@@ -40,8 +40,8 @@ func Name(text string) string {
 	return before
 }
 
-// MaxEncoded returns the most bytes of the encoding of a block that is declared as d. Codecs without loss answer ErrUnsuited where
-// they gain nothing, and their MaxEncodedLen, which knows no element type, is far more than that.
+// MaxEncoded returns the most bytes of the encoding of a block that is declared as d. Codecs without loss answer
+// ErrUnsuited where they gain nothing, and their MaxEncodedLen, which knows no element type, is far more than that.
 func MaxEncoded(c codecs.Codec, d *frame.Declaration) int {
 	if !codecs.Lossy(c) {
 		return d.Size() + frame.MaxSmall
@@ -49,7 +49,8 @@ func MaxEncoded(c codecs.Codec, d *frame.Declaration) int {
 	return max(c.MaxEncodedLen(d.N), d.Size())
 }
 
-// FrameRoom returns the bytes in which the frame of a block that is declared as d is made, by c or by a codec without loss.
+// FrameRoom returns the bytes in which the frame of a block that is declared as d is made, by c or by a codec without
+// loss.
 func FrameRoom(c codecs.Codec, d *frame.Declaration) int {
 	n := d.Size()
 	if codecs.Lossy(c) {

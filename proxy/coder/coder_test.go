@@ -33,8 +33,8 @@ func (f *failing) Append(dst, src []byte) ([]byte, error) {
 	return append(dst, "garbage"...), err
 }
 
-// A block that its codec does not take travels raw; one that the codec breaks on travels raw too, and then all that follow do,
-// since the encoder's state is unknown.
+// A block that its codec does not take travels raw; one that the codec breaks on travels raw too, and then all that
+// follow do, since the encoder's state is unknown.
 func TestEncode(t *testing.T) {
 	defect := errors.New("defect")
 	for _, c := range []struct {

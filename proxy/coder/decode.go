@@ -7,9 +7,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// Decode sets dst from the body of a Block, which is form and src. form must be FormCoded, whose encoding dec reverses, or FormRaw.
-// codec names the codec in errors. All errors wrap frame.ErrFrame. Decode must be called in turn. After an error dst must not be
-// delivered.
+// Decode sets dst from the body of a Block, which is form and src. form must be FormCoded, whose encoding dec reverses,
+// or FormRaw. codec names the codec in errors. All errors wrap frame.ErrFrame. Decode must be called in turn. After an
+// error dst must not be delivered.
 func Decode(dst []byte, form byte, dec codecs.Decoder, src []byte, codec string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

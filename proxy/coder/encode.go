@@ -8,16 +8,18 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// A Slot is the state that all encoders of one slot have in common, whichever of them is given a block: the blocks take turns, and once an
-// encoder has failed in a way that is not allowed, its state is unknown and all blocks travel raw. The zero Slot is ready.
+// A Slot is the state that all encoders of one slot have in common, whichever of them is given a block: the blocks take
+// turns, and once an encoder has failed in a way that is not allowed, its state is unknown and all blocks travel raw.
+// The zero Slot is ready.
 type Slot struct {
 	Turns
 	broken bool // set and read in turn
 }
 
-// Encode appends the encoding of src to dst, whose bytes from head on are the form of the Block and all that belongs to it. Whatever
-// goes wrong with the codec, the elements travel: where enc does not encode src, body is dst[:head] with the raw form and src,
-// and err says why. It is codecs.ErrUnsuited or a defect of the codec. Encode must be called in turn.
+// Encode appends the encoding of src to dst, whose bytes from head on are the form of the Block and all that belongs to
+// it. Whatever goes wrong with the codec, the elements travel: where enc does not encode src, body is dst[:head] with
+// the raw form and src, and err says why. It is codecs.ErrUnsuited or a defect of the codec. Encode must be called in
+// turn.
 func (s *Slot) Encode(dst []byte, head int, enc codecs.Encoder, src []byte) (body []byte, err error) {
 	body, err = s.append(dst, enc, src)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 
 // Short is the name under which hellos list, among codecs, that a proxy understands Blocks of the form frame.FormShort.
 //
-// A gradient that is mostly zeros, as that of an embedding, is small without loss. An encoding that has a code for each value, zero or not, is larger. The
-// short form leaves the codes of zeros out, and changes nothing in the encoding that the codec then gets:
+// A gradient that is mostly zeros, as that of an embedding, is small without loss. An encoding that has a code for each
+// value, zero or not, is larger. The short form leaves the codes of zeros out, and changes nothing in the encoding that
+// the codec then gets:
 //
 //	fill        the byte that stands for values that are zero
 //	period      uvarint, in words of 4 bytes: the first of so many words is expected to be 0, and all others to be fill; 0: all are fill
@@ -45,7 +46,8 @@ func (f filling) at(i int) uint32 {
 	return f.word
 }
 
-// shortens reports whether the short form of an encoding is likely to be shorter, by a look at a few words: it costs next to nothing where few values are zero.
+// shortens reports whether the short form of an encoding is likely to be shorter, by a look at a few words: it costs
+// next to nothing where few values are zero.
 func shortens(c codecs.Codec, encoding []byte) bool {
 	fill, _, ok := codecs.FillOf(c)
 	words := len(encoding) / wordLen
@@ -70,8 +72,8 @@ const (
 	fewest    = 32 // one of so many elements that are not zero makes a block smaller without loss than in the short form
 )
 
-// NearlyZero reports whether so few of a block's elements are not zero that it is smaller without loss than by c in the short form: a rest of each earlier value
-// follows in the next encodings with feedback.
+// NearlyZero reports whether so few of a block's elements are not zero that it is smaller without loss than by c in the
+// short form: a rest of each earlier value follows in the next encodings with feedback.
 func NearlyZero(c codecs.Codec, d tensor.DType, data []byte) bool {
 	n := len(data) / wordLen
 	if _, _, ok := codecs.FillOf(c); !ok || d != tensor.Float32 || n < zeroLooks {
@@ -101,8 +103,8 @@ type Buffers interface {
 	Put(b []byte)
 }
 
-// Shorten puts the short form in the place of an encoding by c, the bytes of body from begin on. It reports false, and body is as it was, if that is not shorter. Everything that makes or
-// counts blocks calls it.
+// Shorten puts the short form in the place of an encoding by c, the bytes of body from begin on. It reports false, and
+// body is as it was, if that is not shorter. Everything that makes or counts blocks calls it.
 func Shorten(c codecs.Codec, body []byte, begin int, buffers Buffers) ([]byte, bool) {
 	encoding := body[begin:]
 	if !shortens(c, encoding) {
@@ -117,8 +119,8 @@ func Shorten(c codecs.Codec, body []byte, begin int, buffers Buffers) ([]byte, b
 	return append(body[:begin], short...), true
 }
 
-// ShortenBlock is Shorten for the body of a Block, whose form it sets. The form is the byte of body at form, frame.FormCoded or frame.FormSummed, and head bytes stand between it
-// and the encoding. DecodeShort reverses it.
+// ShortenBlock is Shorten for the body of a Block, whose form it sets. The form is the byte of body at form,
+// frame.FormCoded or frame.FormSummed, and head bytes stand between it and the encoding. DecodeShort reverses it.
 func ShortenBlock(c codecs.Codec, body []byte, form, head int, buffers Buffers) []byte {
 	body, ok := Shorten(c, body, form+1+head, buffers)
 	switch {
@@ -131,8 +133,9 @@ func ShortenBlock(c codecs.Codec, body []byte, form, head int, buffers Buffers) 
 	return body
 }
 
-// DecodeShort sets dst from src, a body of frame.FormShort without its form, as Decode does from one of frame.FormCoded. The short form begins after head bytes of src, and
-// the encoding that it stands for has at most limit bytes.
+// DecodeShort sets dst from src, a body of frame.FormShort without its form, as Decode does from one of
+// frame.FormCoded. The short form begins after head bytes of src, and the encoding that it stands for has at most limit
+// bytes.
 func DecodeShort(dst []byte, dec codecs.Decoder, src []byte, head, limit int, codec string, buffers Buffers) error {
 	room := buffers.Get(head + limit)
 	defer buffers.Put(room)
@@ -143,7 +146,8 @@ func DecodeShort(dst []byte, dec codecs.Decoder, src []byte, head, limit int, co
 	return Decode(dst, frame.FormCoded, dec, encoding, codec)
 }
 
-// appendShort appends the short form of an encoding by c, for which shortens must have been true. It reports false, and the result does not matter, if that is not shorter.
+// appendShort appends the short form of an encoding by c, for which shortens must have been true. It reports false, and
+// the result does not matter, if that is not shorter.
 func appendShort(dst []byte, c codecs.Codec, encoding []byte) ([]byte, bool) {
 	fill, period, _ := codecs.FillOf(c)
 	f, begin := filling{uint32(fill) * 0x01010101, period}, len(dst)

@@ -38,7 +38,8 @@ func embedding(rnd *rand.Rand, rows, width int, share float64) []byte {
 	return b
 }
 
-// encoded returns the encoding of steps of a tensor with feedback, one after another, and the size of the last without loss.
+// encoded returns the encoding of steps of a tensor with feedback, one after another, and the size of the last without
+// loss.
 func encoded(t testing.TB, c codecs.Codec, steps ...[]byte) (encoding []byte) {
 	t.Helper()
 	n := len(steps[0]) / 4
@@ -54,8 +55,9 @@ func encoded(t testing.TB, c codecs.Codec, steps ...[]byte) (encoding []byte) {
 	return encoding
 }
 
-// A sparse gradient is smaller by int4 and int8 than without loss, and its encoding comes back whole. A dense one is not looked at twice. The number
-// of elements does not matter: where it is a power of two, scales stand at even distances.
+// A sparse gradient is smaller by int4 and int8 than without loss, and its encoding comes back whole. A dense one is
+// not looked at twice. The number of elements does not matter: where it is a power of two, scales stand at even
+// distances.
 func TestShort(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, text := range []string{"int4", "int8", "int4(block=64)", "int4(block=99)"} {
@@ -97,7 +99,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// The short form takes the place of an encoding alone: the bytes before the encoding stay, and the body's form says so. A block of no zeros stays as it is.
+// The short form takes the place of an encoding alone: the bytes before the encoding stay, and the body's form says so.
+// A block of no zeros stays as it is.
 func TestShortenBlock(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	c, pool := codec(t, "int8"), new(memory.Pool)
@@ -151,7 +154,8 @@ func (h headless) Decode(dst, src []byte) error {
 	return h.Decoder.Decode(dst, rest)
 }
 
-// FuzzLengthen: any bytes are an encoding of bounded length, or an error that resets the connection; and any encoding comes back.
+// FuzzLengthen: any bytes are an encoding of bounded length, or an error that resets the connection; and any encoding
+// comes back.
 func FuzzLengthen(f *testing.F) {
 	f.Add([]byte("\x88\x21\x84\x01\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x80\x3f"))
 	f.Add(bytes.Repeat([]byte{0x88}, 5000))

@@ -2,8 +2,9 @@ package coder
 
 import "sync"
 
-// Turns has the blocks of a slot coded one at a time, in the order in which Next was called, by whatever goroutines. The zero
-// Turns is ready. Next must not be called by several goroutines at a time. Copies of Turns that has been used are the same Turns.
+// Turns has the blocks of a slot coded one at a time, in the order in which Next was called, by whatever goroutines.
+// The zero Turns is ready. Next must not be called by several goroutines at a time. Copies of Turns that has been used
+// are the same Turns.
 type Turns struct{ *turns }
 
 // A Ticket is one block's place in Turns.

@@ -1,11 +1,13 @@
 // Package estimate counts the bytes that a proxy would hand to the tunnel, without one: a dry run.
 //
-// Connections that were recorded go the way of connections that are carried, through policy, content check, block cutter and encoders with
-// their feedback, and the frames are measured and dropped. The same bytes always give the same sizes.
+// Connections that were recorded go the way of connections that are carried, through policy, content check, block
+// cutter and encoders with their feedback, and the frames are measured and dropped. The same bytes always give the same
+// sizes.
 //
-// An Estimator takes as ideal the parts of a live path that it cannot know: no block waits in vain for its rest, coding is always fast enough, and the peer
-// has every codec unless FlowTo is told otherwise. Values that the peer holds are differences to earlier ones of the same direction, and cross once for each
-// host that receives them: which hosts share a proxy is not known.
+// An Estimator takes as ideal the parts of a live path that it cannot know: no block waits in vain for its rest, coding
+// is always fast enough, and the peer has every codec unless FlowTo is told otherwise. Values that the peer holds are
+// differences to earlier ones of the same direction, and cross once for each host that receives them: which hosts share
+// a proxy is not known.
 package estimate
 
 import (
@@ -90,8 +92,8 @@ func lasting(cfg *Config) func(protocol string) bool {
 // Quality returns the effects of the codecs on values of a role since the last call.
 func (r *Estimator) Quality(role tensor.Role) Quality { return r.quality.take(role) }
 
-// Short reports whether Config.Residuals was too little to remember all tensors that may lose something, so that more of
-// them travelled exactly than with more memory.
+// Short reports whether Config.Residuals was too little to remember all tensors that may lose something, so that more
+// of them travelled exactly than with more memory.
 func (r *Estimator) Short() bool { return r.env.Residuals.Short() }
 
 // Close ends it.
@@ -100,8 +102,8 @@ func (r *Estimator) Close() { r.env.Pool.Close() }
 // Flow begins a direction of a connection.
 func (r *Estimator) Flow(f policy.Flow) *Flow { return r.FlowTo(f, "", nil) }
 
-// FlowTo is Flow for bytes to a host, which holds values that were sent to it before; "": it holds none. has lists the names of the codecs and of the frames that the peer in front
-// of the host takes, as its hello says; nil: all.
+// FlowTo is Flow for bytes to a host, which holds values that were sent to it before; "": it holds none. has lists the
+// names of the codecs and of the frames that the peer in front of the host takes, as its hello says; nil: all.
 func (r *Estimator) FlowTo(f policy.Flow, host string, has []string) *Flow {
 	r.flows++
 	flow := &Flow{buffers: r.env.Buffers}

@@ -101,7 +101,8 @@ func TestEstimateOfACutValue(t *testing.T) {
 	}
 }
 
-// Weights that a host has received before cross as differences, and nothing of values that it holds already; another host receives them whole.
+// Weights that a host has received before cross as differences, and nothing of values that it holds already; another
+// host receives them whole.
 func TestEstimateOfWeights(t *testing.T) {
 	for codec, limit := range map[string]float64{"int4": 0.2, "3lc": 0.06, "lossless": 0.75} {
 		repeats := codec == "lossless" // its values are parts of others

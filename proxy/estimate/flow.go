@@ -28,8 +28,8 @@ type Flow struct {
 	last    *Size // of the bytes that were sent last
 }
 
-// Sizes are the sizes of a flow. Where tensors interleave, bytes that leave together count for the tensor that was whole
-// last.
+// Sizes are the sizes of a flow. Where tensors interleave, bytes that leave together count for the tensor that was
+// whole last.
 type Sizes struct {
 	Tensors map[tensor.Role]*Size // by the role that the parser gives; the content check may have sent blocks exactly
 	Opaque  Size
@@ -73,7 +73,8 @@ func (f *Flow) Tensors() (sum Size) {
 // Size returns the bytes of all tensors of a role so far.
 func (f *Flow) Size(r tensor.Role) Size { return *f.size(r) }
 
-// See takes bytes of a tensor of the connection's other direction, in order, which a proxy compares with this direction's.
+// See takes bytes of a tensor of the connection's other direction, in order, which a proxy compares with this
+// direction's.
 func (f *Flow) See(t tensor.Tensor, b []byte) { f.conn.See(t, b) }
 
 func (f *Flow) size(r tensor.Role) *Size {

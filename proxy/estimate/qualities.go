@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// qualities are the Metrics of an Estimator, of the path and of the value cache: they keep the few figures that it tells, and nothing else.
+// qualities are the Metrics of an Estimator, of the path and of the value cache: they keep the few figures that it
+// tells, and nothing else.
 type qualities struct {
 	path.NoMetrics
 

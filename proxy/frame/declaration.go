@@ -20,7 +20,8 @@ type Declaration struct {
 	Base  uint64 // Key of the tensor that predicts this one; 0: none. On value streams: Key, or the key of values that go the other way
 	Keys  uint64 // Key of the index array of a sparse tensor; 0: dense
 
-	// Role is the tensor's, for the receiver's metrics alone; Unknown in a slot that several tensors share (Job, Key, Off, Base and Keys are zero).
+	// Role is the tensor's, for the receiver's metrics alone; Unknown in a slot that several tensors share (Job, Key,
+	// Off, Base and Keys are zero).
 	Role tensor.Role
 }
 

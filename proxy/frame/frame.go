@@ -1,5 +1,5 @@
-// Package frame is the layout of the bytes that two proxies exchange on the streams of a tunnel: frames, their bodies, and the opening of
-// a stream. It writes and reads bytes and knows none of the path.
+// Package frame is the layout of the bytes that two proxies exchange on the streams of a tunnel: frames, their bodies,
+// and the opening of a stream. It writes and reads bytes and knows none of the path.
 package frame
 
 import (
@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// A Frame is the unit in which two proxies talk on one tunnel.Stream, which carries one connection's bytes in order, with
-// backpressure, and sees no frames.
+// A Frame is the unit in which two proxies talk on one tunnel.Stream, which carries one connection's bytes in order,
+// with backpressure, and sees no frames.
 //
 // On the wire, integers being unsigned varints (encoding/binary) unless said otherwise:
 //
@@ -79,7 +79,8 @@ const (
 	MaxSlots = 1 << 16
 	// MaxHeader is the maximum of bytes before a frame's body: kind, slot, length.
 	MaxHeader = 1 + binary.MaxVarintLen32 + binary.MaxVarintLen64
-	// MaxSmall bounds the bodies whose parts are short texts and numbers: all bodies but the ones of Bytes, Block, Gather and Parts.
+	// MaxSmall bounds the bodies whose parts are short texts and numbers: all bodies but the ones of Bytes, Block,
+	// Gather and Parts.
 	MaxSmall = 4 << 10
 	// MaxBytes bounds a Bytes frame. The Reader hands its body on in pieces, so that nothing waits for the rest.
 	MaxBytes = 1 << 30

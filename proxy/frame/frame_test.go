@@ -110,7 +110,8 @@ func TestDeclarationSurvives(t *testing.T) {
 	}
 }
 
-// A frame whose body is longer than its limit, and one of a slot beyond MaxSlots, is an error before any memory is taken for it.
+// A frame whose body is longer than its limit, and one of a slot beyond MaxSlots, is an error before any memory is
+// taken for it.
 func TestHeadersAreBounded(t *testing.T) {
 	const limit = 1000
 	read := func(wire []byte) error {

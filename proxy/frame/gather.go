@@ -17,8 +17,8 @@ func AppendLiteral(body, run []byte) []byte {
 	return append(binary.AppendUvarint(body, uint64(len(run))<<1), run...)
 }
 
-// AppendRun appends to the body of a Gather a run of the next n bytes of a block. Blocks are numbered from 0, in the order of
-// their first bytes.
+// AppendRun appends to the body of a Gather a run of the next n bytes of a block. Blocks are numbered from 0, in the
+// order of their first bytes.
 func AppendRun(body []byte, n, block int) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(body, uint64(n)<<1|1), uint64(block))
 }
@@ -59,8 +59,8 @@ func ParseGather(body []byte) (sizes []int, err error) {
 // gatheredAtOnce is how many runs of a Gather are delivered at once.
 const gatheredAtOnce = 64
 
-// DeliverRuns delivers the runs of a Gather's body, some at a time and without copying them. ParseGather must have checked the body.
-// blocks are the elements of its Blocks; DeliverRuns cuts them.
+// DeliverRuns delivers the runs of a Gather's body, some at a time and without copying them. ParseGather must have
+// checked the body. blocks are the elements of its Blocks; DeliverRuns cuts them.
 func DeliverRuns(body []byte, blocks [][]byte, deliver func(runs ...[]byte) error) error {
 	runs := make([][]byte, 0, gatheredAtOnce)
 	for r := (Fields{B: body}); len(r.B) > 0; {

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 )
 
-// An Opening describes a new connection: the proxy beside the client sends it to the one beside the server. Wire: version
-// (1 byte), client and server (each: length, then netip.AddrPort's binary form), number, tag (varints). Bytes behind are of a
-// later version and skipped.
+// An Opening describes a new connection: the proxy beside the client sends it to the one beside the server. Wire:
+// version (1 byte), client and server (each: length, then netip.AddrPort's binary form), number, tag (varints). Bytes
+// behind are of a later version and skipped.
 type Opening struct {
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's live connections with these two addresses (ports left out)
@@ -23,11 +23,12 @@ const (
 	OpeningValues = 2
 	// OpeningExcerpt is the opening of a stream on which the peer sends the excerpt of its settings about this site.
 	OpeningExcerpt = 3
-	// OpeningResume begins the opening of a stream that resumes a connection at rest: this byte, and the connection's Tag.
+	// OpeningResume begins the opening of a stream that resumes a connection at rest: this byte, and the connection's
+	// Tag.
 	OpeningResume = 4
-	// OpeningRest is the opening of a stream by which a proxy that another process is to take the place of asks for rest: this byte. The opener writes
-	// a Rest frame once all of its connections with the acceptor are at rest, and the acceptor answers with one once its own are. The stream's end in
-	// order says that the proxy carries on.
+	// OpeningRest is the opening of a stream by which a proxy that another process is to take the place of asks for
+	// rest: this byte. The opener writes a Rest frame once all of its connections with the acceptor are at rest, and
+	// the acceptor answers with one once its own are. The stream's end in order says that the proxy carries on.
 	OpeningRest = 5
 	// OpeningView is the opening of a stream on which the peer sends how it sees its traffic with this site.
 	OpeningView = 6

@@ -38,8 +38,8 @@ func AppendParts(dst []byte, parts []Part) []byte {
 	return dst
 }
 
-// EachPart reads the body of a Parts frame. It calls f, unless that is nil, with each part in turn until f returns an error, and returns how many bytes the parts
-// have. The literal parts are bytes of body.
+// EachPart reads the body of a Parts frame. It calls f, unless that is nil, with each part in turn until f returns an
+// error, and returns how many bytes the parts have. The literal parts are bytes of body.
 func EachPart(body []byte, f func(*Part) error) (size int, err error) {
 	r := Fields{B: body}
 	n := 0

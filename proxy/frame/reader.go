@@ -17,7 +17,8 @@ type Reader struct {
 	Source ChunkReader
 	// Limit returns how long a body may be; it is asked before any memory is taken for the body.
 	Limit func(k Kind, slot uint32) (int, error)
-	// Reserve sees to it that there is memory for the body of a Block, a Gather or Parts, of n bytes, which the caller of Next keeps.
+	// Reserve sees to it that there is memory for the body of a Block, a Gather or Parts, of n bytes, which the caller
+	// of Next keeps.
 	Reserve func(k Kind, slot uint32, n int) error
 	Pool    *memory.Pool // of the bodies of Block, Gather and Parts
 	Counts  *Counts      // counts the frames; nil: nobody does
@@ -27,9 +28,9 @@ type Reader struct {
 	body []byte // memory of the last other body that did not lie in one chunk
 }
 
-// Next returns the next frame. The body of a Bytes frame comes as it arrives, in as many Frames as that takes. The body of a
-// Block, a Gather or Parts is a buffer of Pool, which the caller must put back; other bodies are valid until the next call. At the end of
-// the stream Next returns io.EOF between frames and io.ErrUnexpectedEOF within one.
+// Next returns the next frame. The body of a Bytes frame comes as it arrives, in as many Frames as that takes. The body
+// of a Block, a Gather or Parts is a buffer of Pool, which the caller must put back; other bodies are valid until the
+// next call. At the end of the stream Next returns io.EOF between frames and io.ErrUnexpectedEOF within one.
 func (r *Reader) Next() (Frame, error) {
 	for r.rest == 0 {
 		f, n, err := r.header()

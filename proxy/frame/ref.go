@@ -28,7 +28,8 @@ func ParseRef(body []byte) (ValueRef, error) {
 	return r, nil
 }
 
-// A Tag names a connection on value streams: the number that its opener gave it, and whether the writer of the tag is that opener.
+// A Tag names a connection on value streams: the number that its opener gave it, and whether the writer of the tag is
+// that opener.
 type Tag struct {
 	Number uint64
 	Mine   bool

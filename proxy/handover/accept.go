@@ -11,8 +11,8 @@ type Incoming interface {
 	Done() <-chan struct{} // closed when the peer has withdrawn it
 }
 
-// AcceptResumed answers an opening by which the peer resumes a connection that it has opened, once the connection is at rest here too. To a peer that waits
-// for this side to resume one, the answer is not yet, or never.
+// AcceptResumed answers an opening by which the peer resumes a connection that it has opened, once the connection is at
+// rest here too. To a peer that waits for this side to resume one, the answer is not yet, or never.
 func (t *Table) AcceptResumed(peer string, opened []byte, in Incoming, accept func() Stream) {
 	tag, err := frame.ParseResume(opened)
 	if err != nil {

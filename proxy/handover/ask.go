@@ -13,7 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// openGrace is how long openings that are under way at the begin of a hand-over may take; the others are withdrawn, and begin anew in the new process.
+// openGrace is how long openings that are under way at the begin of a hand-over may take; the others are withdrawn, and
+// begin anew in the new process.
 const openGrace = 2 * time.Second
 
 // askable returns the peers whose connections can rest. Some may have none open, but some under way.
@@ -41,11 +42,13 @@ func (h *HandingOver) askable() (peers []string, err error) {
 	return peers, t.cannotRest()
 }
 
-// errUnnamed is the reason for which a peer's connections are reset: versions with hand-overs give each connection a tag of its own.
+// errUnnamed is the reason for which a peer's connections are reset: versions with hand-overs give each connection a
+// tag of its own.
 var errUnnamed = errors.New("it has opened connections with no tag, or with one that another connection has")
 
-// ask opens the stream on which a peer is asked for rest. It returns nil without an error if there is no session with the peer, or if no connection with it is
-// open and it does not answer within openGrace: such a peer must not hold a hand-over up.
+// ask opens the stream on which a peer is asked for rest. It returns nil without an error if there is no session with
+// the peer, or if no connection with it is open and it does not answer within openGrace: such a peer must not hold a
+// hand-over up.
 func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 	t, began := h.table, time.Now()
 	for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
@@ -102,8 +105,9 @@ func wilful(code tunnel.Code) bool {
 	return true
 }
 
-// shutOut resets all connections of a peer that said it knows hand-overs, and acts against them: no peer may keep this process, perhaps with a hole that
-// the next one has not, in its place. It gets new connections from the process that runs after the hand-over.
+// shutOut resets all connections of a peer that said it knows hand-overs, and acts against them: no peer may keep this
+// process, perhaps with a hole that the next one has not, in its place. It gets new connections from the process that
+// runs after the hand-over.
 func (h *HandingOver) shutOut(peer string, why error) {
 	t := h.table
 	t.mu.Lock()
@@ -115,7 +119,8 @@ func (h *HandingOver) shutOut(peer string, why error) {
 	t.config.Log.Warn("a peer's connections are reset: it has refused them the rest that a hand-over needs", "peer", peer, "connections", n, "err", why)
 }
 
-// answered waits until a peer's connections are at rest, once all are here. A peer with which none is open has openGrace for its answer.
+// answered waits until a peer's connections are at rest, once all are here. A peer with which none is open has
+// openGrace for its answer.
 func (h *HandingOver) answered(ctx context.Context, peer string, s Stream, atRest <-chan struct{}) error {
 	t := h.table
 	rests := make(chan error, 1)

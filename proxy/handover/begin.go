@@ -10,9 +10,10 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx ends, or if it cannot be done: a peer
-// is of a version that knows no rest, or a connection bypasses the tunnel. Connections that
-// keep it waiting for longer than patience, and all of a peer that does not answer, are reset; 0: none are.
+// HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx
+// ends, or if it cannot be done: a peer is of a version that knows no rest, or a connection bypasses the tunnel.
+// Connections that keep it waiting for longer than patience, and all of a peer that does not answer, are reset; 0: none
+// are.
 func (t *Table) HandOver(ctx context.Context, patience time.Duration) (*HandingOver, error) {
 	h := &HandingOver{t, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}, shut: map[string]bool{}, expected: map[string]bool{}}}
 	t.mu.Lock()
@@ -71,8 +72,8 @@ func (h *HandingOver) rest(ctx context.Context) error {
 	return nil
 }
 
-// askPeers asks all peers for rest, and returns, once each has been asked, the channel of their answers. The error of a peer cancels the asking
-// of the others. atRest is closed once all connections are at rest here.
+// askPeers asks all peers for rest, and returns, once each has been asked, the channel of their answers. The error of a
+// peer cancels the asking of the others. atRest is closed once all connections are at rest here.
 func (h *HandingOver) askPeers(ctx context.Context, cancel context.CancelCauseFunc, peers []string, atRest <-chan struct{}) (answers chan error, err error) {
 	requests := make(chan error, len(peers))
 	answers = make(chan error, len(peers))
@@ -101,7 +102,8 @@ func (h *HandingOver) askPeers(ctx context.Context, cancel context.CancelCauseFu
 	return answers, err
 }
 
-// askConnections asks all connections here for rest. The timer that it returns ends the openings that are under way for too long.
+// askConnections asks all connections here for rest. The timer that it returns ends the openings that are under way for
+// too long.
 func (h *HandingOver) askConnections() *time.Timer {
 	t := h.table
 	t.mu.Lock()

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
-// A HandingOver is the time in which a Table's connections are at rest, so that another process can take them over. It ends with CarryOn or Leave.
+// A HandingOver is the time in which a Table's connections are at rest, so that another process can take them over. It
+// ends with CarryOn or Leave.
 type HandingOver struct {
 	table *Table
 	*handing

@@ -26,7 +26,8 @@ var locks ranktest.Watcher
 // All tests of this package run with their locks watched, and fail together if one was taken out of order.
 func TestMain(m *testing.M) { ranktest.Main(m, &locks) }
 
-// unlocked fails the test if the goroutine holds a Table's lock while it calls something that the Table must call without.
+// unlocked fails the test if the goroutine holds a Table's lock while it calls something that the Table must call
+// without.
 func unlocked(t testing.TB, what string) {
 	if locks.Held(rank.Table) {
 		t.Errorf("%s is called under the Table's lock", what)
@@ -274,8 +275,8 @@ func (s *site) handOver() *HandingOver {
 	return h
 }
 
-// Connections of both sides come to rest at either site, go on in the same process, and leave for another at last. No function that
-// may wait or call back is called under the Table's lock, which the fakes of this test watch.
+// Connections of both sides come to rest at either site, go on in the same process, and leave for another at last. No
+// function that may wait or call back is called under the Table's lock, which the fakes of this test watch.
 func TestConnectionsRestAndGoOn(t *testing.T) {
 	near, far := newSites(t)
 	const each = 10
@@ -365,8 +366,8 @@ func TestDrainWaitsForAll(t *testing.T) {
 	<-idle
 }
 
-// An opening that is withdrawn for a hand-over waits for its end: it goes on here after CarryOn, and is handed over otherwise; one that comes after
-// Connections is missed.
+// An opening that is withdrawn for a hand-over waits for its end: it goes on here after CarryOn, and is handed over
+// otherwise; one that comes after Connections is missed.
 func TestOpeningsWaitForTheDecision(t *testing.T) {
 	for _, c := range []struct{ leaves, late, moved, missed bool }{{}, {leaves: true, moved: true}, {leaves: true, late: true, moved: true, missed: true}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
@@ -426,9 +427,10 @@ func TestOpeningsWaitForTheDecision(t *testing.T) {
 	}
 }
 
-// A peer that stays silent keeps a hand-over without patience from its end, and nothing is lost; one with patience resets that peer's connections and goes on without it, and the connections of
-// other peers are handed over, whatever the peer does: it is silent from the start, or after it has taken the request, though its connection may be at rest here, it breaks the
-// request off, or it refuses by a code that honest peers use.
+// A peer that stays silent keeps a hand-over without patience from its end, and nothing is lost; one with patience
+// resets that peer's connections and goes on without it, and the connections of other peers are handed over, whatever
+// the peer does: it is silent from the start, or after it has taken the request, though its connection may be at rest
+// here, it breaks the request off, or it refuses by a code that honest peers use.
 func TestSilentPeerIsResetOnRequest(t *testing.T) {
 	type behaviour struct {
 		takes, breaks, refuses bool

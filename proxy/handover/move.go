@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// AcceptRest has all connections with a peer come to rest, and answers once they are. It returns when the peer carries on, or when there is a session with
-// the process that has taken its place.
+// AcceptRest has all connections with a peer come to rest, and answers once they are. It returns when the peer carries
+// on, or when there is a session with the process that has taken its place.
 func (t *Table) AcceptRest(peer string, in Incoming, accept func() Stream) {
 	m := &Move{ended: make(chan struct{})}
 	t.mu.Lock()
@@ -47,7 +47,8 @@ func (t *Table) AcceptRest(peer string, in Incoming, accept func() Stream) {
 	t.config.Log.Info("connections with the peer go on", "peer", peer)
 }
 
-// rest answers the peer's Rest frame once all connections with it are at rest, and returns nil when the stream has ended in order: the peer carries on.
+// rest answers the peer's Rest frame once all connections with it are at rest, and returns nil when the stream has
+// ended in order: the peer carries on.
 func (t *Table) rest(peer string, stream Stream) error {
 	defer stream.Close()
 	frames := restReader(stream)
@@ -100,8 +101,8 @@ func restReader(s Stream) *frame.Reader {
 	return &frame.Reader{Source: s, Limit: func(frame.Kind, uint32) (int, error) { return 0, nil }}
 }
 
-// Moving reports whether an opening has failed since the peer's process is being replaced, by m if that was known before, and then waits until there is
-// the new one, or until ctx ends.
+// Moving reports whether an opening has failed since the peer's process is being replaced, by m if that was known
+// before, and then waits until there is the new one, or until ctx ends.
 func (t *Table) Moving(ctx context.Context, peer string, m *Move, err error) bool {
 	var refused *tunnel.RefusedError
 	errors.As(err, &refused)

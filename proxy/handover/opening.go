@@ -41,16 +41,17 @@ func (o *Opening) end() {
 	}
 }
 
-// Asking returns the context of openings that begin now and that another process can begin anew: it ends, by ErrMoving, when that process is about to
-// take over.
+// Asking returns the context of openings that begin now and that another process can begin anew: it ends, by ErrMoving,
+// when that process is about to take over.
 func (t *Table) Asking() context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.asking
 }
 
-// Moved hands an app's connection that is not open yet to another process, if that takes over, and returns once that is decided; false: this process serves
-// it on. A connection that comes after HandingOver.Connections is missed: it is in neither process, and must be reset.
+// Moved hands an app's connection that is not open yet to another process, if that takes over, and returns once that is
+// decided; false: this process serves it on. A connection that comes after HandingOver.Connections is missed: it is in
+// neither process, and must be reset.
 func (o *Opening) Moved(c *net.TCPConn, of frame.Opening) (moved, missed bool) {
 	t := o.table
 	t.mu.Lock()

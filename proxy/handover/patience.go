@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The stages of a hand-over that wait, each with a bound of its own: a connection that is late at one must not cost others their time for the next.
+// The stages of a hand-over that wait, each with a bound of its own: a connection that is late at one must not cost
+// others their time for the next.
 const (
 	asked   = iota // peers have taken the request
 	resting        // connections are at rest here

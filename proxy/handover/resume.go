@@ -26,8 +26,8 @@ const (
 	askAgain = 10 * time.Second
 )
 
-// Again waits until a connection at rest may go on, and returns its next stream; GoesOn must follow. It is ErrMoved if another process carries the connection
-// on. unsent: this process alone has some of the app's bytes.
+// Again waits until a connection at rest may go on, and returns its next stream; GoesOn must follow. It is ErrMoved if
+// another process carries the connection on. unsent: this process alone has some of the app's bytes.
 func (t *Table) Again(s *Seat, c Conn, unsent bool) (Stream, error) {
 	t.rests(s, unsent)
 	for {
@@ -65,8 +65,9 @@ func (t *Table) next(s *Seat, c Conn) (Stream, error) {
 	return t.reopened(ctx, s)
 }
 
-// late returns true once a connection has waited for its next stream for Config.Answer. The time in which the peer's process is being replaced does not count,
-// nor the time before: how long that takes is up to the peer's settings. false: ctx has ended.
+// late returns true once a connection has waited for its next stream for Config.Answer. The time in which the peer's
+// process is being replaced does not count, nor the time before: how long that takes is up to the peer's settings.
+// false: ctx has ended.
 func (t *Table) late(ctx context.Context, s *Seat) bool {
 	for ctx.Err() == nil {
 		t.mu.Lock()
@@ -87,8 +88,9 @@ func (t *Table) late(ctx context.Context, s *Seat) bool {
 	return false
 }
 
-// hold keeps a connection at rest until it is decided which process carries it on. Only a connection that is held can be handed over: one that
-// has asked for its next stream may have it at any moment. One whose app's bytes wait here must go on first, and comes to rest again.
+// hold keeps a connection at rest until it is decided which process carries it on. Only a connection that is held can
+// be handed over: one that has asked for its next stream may have it at any moment. One whose app's bytes wait here
+// must go on first, and comes to rest again.
 func (t *Table) hold(s *Seat, c Conn) error {
 	for {
 		t.mu.Lock()
@@ -137,8 +139,8 @@ func (t *Table) unheld(ctx context.Context, s *Seat) (context.Context, context.C
 	return ctx, func() { cancel(nil) }
 }
 
-// reopen resumes a connection that this side has opened. It is ErrMoving if the connection is to be held; an opening that is under way is not withdrawn
-// for that, since the peer may have taken it already.
+// reopen resumes a connection that this side has opened. It is ErrMoving if the connection is to be held; an opening
+// that is under way is not withdrawn for that, since the peer may have taken it already.
 func (t *Table) reopen(ctx context.Context, s *Seat) (Stream, error) {
 	waits, cancel := t.unheld(ctx, s)
 	defer cancel()
@@ -162,7 +164,8 @@ func (t *Table) reopen(ctx context.Context, s *Seat) (Stream, error) {
 	}
 }
 
-// reopened waits for the peer to resume a connection that it has opened, for as long as the peer has it. It is ErrMoving if the connection is to be held.
+// reopened waits for the peer to resume a connection that it has opened, for as long as the peer has it. It is
+// ErrMoving if the connection is to be held.
 func (t *Table) reopened(ctx context.Context, s *Seat) (Stream, error) {
 	ctx, stop := t.unheld(ctx, s)
 	defer stop()
@@ -182,8 +185,9 @@ func (t *Table) reopened(ctx context.Context, s *Seat) (Stream, error) {
 	}
 }
 
-// abandoned asks the peer now and then whether it still has a connection that it has opened. It returns true once the peer has not: the process that
-// had it has failed. So the app need not wait until ctx ends, which outlasts an outage of the WAN.
+// abandoned asks the peer now and then whether it still has a connection that it has opened. It returns true once the
+// peer has not: the process that had it has failed. So the app need not wait until ctx ends, which outlasts an outage
+// of the WAN.
 func (t *Table) abandoned(ctx context.Context, s *Seat) bool {
 	for ctx.Err() == nil {
 		if m := t.MoveOf(s.Key.Peer); m != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 )
 
-// Name is the name under which hellos list, among codecs, that a proxy's connections can rest while a process of its peer is replaced.
+// Name is the name under which hellos list, among codecs, that a proxy's connections can rest while a process of its
+// peer is replaced.
 const Name = "hand-over"
 
 // Config has the parts of a Table. Open, Peers and Log are needed; package proxy's Config documents the others.
@@ -132,7 +133,8 @@ func (t *Table) Bypasses() int {
 	return t.bypasses
 }
 
-// Enter notes a connection, until Leave; false: it must be reset, since the Table drains or the connection could not be handed over.
+// Enter notes a connection, until Leave; false: it must be reset, since the Table drains or the connection could not be
+// handed over.
 func (t *Table) Enter(s *Seat) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +173,8 @@ func (t *Table) canRest(peer string) bool {
 
 // askForRest has a connection come to rest if the table wants that of its peer's connections. mu is held.
 //
-// The side whose process stays rests first, since it can keep bytes (send.Sender.Unstick); the other side's sender goes on meanwhile, so that its app reads.
+// The side whose process stays rests first, since it can keep bytes (send.Sender.Unstick); the other side's sender goes
+// on meanwhile, so that its app reads.
 func (t *Table) askForRest(s *Seat) {
 	switch {
 	case !s.named || s.resting || !t.canRest(s.Key.Peer):
@@ -224,8 +227,8 @@ func (t *Table) notHeld() (n int) {
 	return n
 }
 
-// doom has the connections that f wants left out of hand-overs, and returns the function that resets them and counts them. mu is held, and must not be when that
-// function is called.
+// doom has the connections that f wants left out of hand-overs, and returns the function that resets them and counts
+// them. mu is held, and must not be when that function is called.
 func (t *Table) doom(f func(*Seat) bool) (reset func() int) {
 	var conns []Conn
 	for s := range t.live {

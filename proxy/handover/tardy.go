@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// A hand-over that fails since a peer is silent, or an app does not read, loses nothing, which is best where the WAN is down for a while. But a peer could keep this process, perhaps with a
-// hole that the next one has not, in its place for ever. So a hand-over may have a patience, after which it resets all that keeps it waiting and goes on.
+// A hand-over that fails since a peer is silent, or an app does not read, loses nothing, which is best where the WAN is
+// down for a while. But a peer could keep this process, perhaps with a hole that the next one has not, in its place for
+// ever. So a hand-over may have a patience, after which it resets all that keeps it waiting and goes on.
 
 // errTardy is the reason for which connections are reset when the patience is over.
 var errTardy = errors.New("it does not answer in time, and upgrade.late is reset")

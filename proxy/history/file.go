@@ -36,8 +36,8 @@ func (r *Recorder) Save(w io.Writer) error {
 	return json.NewEncoder(w).Encode(s)
 }
 
-// Load takes the slots from another process's Save that are not too old at the time now, and that r does not have yet. After an error r is as it
-// was.
+// Load takes the slots from another process's Save that are not too old at the time now, and that r does not have yet.
+// After an error r is as it was.
 func (r *Recorder) Load(from io.Reader, now time.Time) error {
 	text, err := io.ReadAll(io.LimitReader(from, maxFile+1))
 	if err != nil {

@@ -47,7 +47,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Each ring has the rises of the counters in its slots, so that their sum is the counter as long as the ring reaches; the memory does not grow.
+// Each ring has the rises of the counters in its slots, so that their sum is the counter as long as the ring reaches;
+// the memory does not grow.
 func TestRingsHoldRises(t *testing.T) {
 	var r Recorder
 	begin := time.Unix(1_000_000_080, 0) // a multiple of all steps
@@ -70,7 +71,8 @@ func TestRingsHoldRises(t *testing.T) {
 	}
 }
 
-// A counter that begins anew does not make a slot negative; a pause of the process leaves a gap, and an outage is counted in seconds.
+// A counter that begins anew does not make a slot negative; a pause of the process leaves a gap, and an outage is
+// counted in seconds.
 func TestGapsRestartsAndOutages(t *testing.T) {
 	var r Recorder
 	begin := time.Unix(1_000_000_080, 0)
@@ -91,7 +93,8 @@ func TestGapsRestartsAndOutages(t *testing.T) {
 	}
 }
 
-// An outage begins with the last sign of life, in all rings, though it is noted later; the slots since then are given again for a while.
+// An outage begins with the last sign of life, in all rings, though it is noted later; the slots since then are given
+// again for a while.
 func TestOutagesBeginWithTheLastSignOfLife(t *testing.T) {
 	var r Recorder
 	begin := time.Unix(1_000_000_080, 0)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Name names a series. One with an empty Job and Link has all bytes between this site and a peer; the others are of one job, or of the
-// connections that are of no job.
+// A Name names a series. One with an empty Job and Link has all bytes between this site and a peer; the others are of
+// one job, or of the connections that are of no job.
 type Name struct {
 	Peer string `json:"peer"`
 	Job  string `json:"job"`

@@ -41,8 +41,8 @@ func (r *Recorder) Newest(step int) Table {
 	return r.Table(step, last)
 }
 
-// Table returns the history in slots of so many seconds, of the last slots at most; 0: all. The newest slot is still growing. An unknown step gives the
-// zero Table.
+// Table returns the history in slots of so many seconds, of the last slots at most; 0: all. The newest slot is still
+// growing. An unknown step gives the zero Table.
 func (r *Recorder) Table(step, last int) Table {
 	i := slices.Index(Steps(), step)
 	if i < 0 {

@@ -1,4 +1,5 @@
-// Package inquiry has the questions that a proxy asks a peer, each by a stream of its own, on which the peer sends one text and ends.
+// Package inquiry has the questions that a proxy asks a peer, each by a stream of its own, on which the peer sends one
+// text and ends.
 //
 //	asker ── opening ──▶ peer
 //	asker ◀── text, FIN ── peer        at most the question's Max bytes, within replyTime
@@ -92,7 +93,8 @@ func (q *Question) Ask(ctx context.Context, peer string, names func(peer string)
 	}
 }
 
-// Answer answers a peer that asks. text returns the answer for the peer; where text is nil, or its answer is empty or too long, the peer is refused.
+// Answer answers a peer that asks. text returns the answer for the peer; where text is nil, or its answer is empty or
+// too long, the peer is refused.
 func (q *Question) Answer(peer string, text func(peer string) []byte, refuse func(code tunnel.Code, text string), accept func() path.Stream) {
 	var answer []byte
 	if text != nil {

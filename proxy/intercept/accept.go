@@ -16,8 +16,9 @@ const (
 	lastBackOff  = time.Second
 )
 
-// Places bound how many connections are open at once, over all listeners that share them. Intercepted connections without a
-// place wait in the listeners' backlogs; each listener takes a place of its own to wait for the next. The zero Places never end.
+// Places bound how many connections are open at once, over all listeners that share them. Intercepted connections
+// without a place wait in the listeners' backlogs; each listener takes a place of its own to wait for the next. The
+// zero Places never end.
 type Places struct {
 	tickets  chan struct{}
 	withheld *withheld
@@ -34,8 +35,9 @@ type withheld struct {
 // NewPlaces returns n Places, at least one.
 func NewPlaces(n int) Places { return Places{make(chan struct{}, max(n, 1)), &withheld{}} }
 
-// Bound lets at most n connections be open at once from now on, at least one, and no more than there are Places. Of the open ones none ends: where there are more,
-// the next ones wait until enough have left. The zero Places stay without an end.
+// Bound lets at most n connections be open at once from now on, at least one, and no more than there are Places. Of the
+// open ones none ends: where there are more, the next ones wait until enough have left. The zero Places stay without an
+// end.
 func (p Places) Bound(n int) {
 	if p.tickets == nil {
 		return
@@ -115,9 +117,10 @@ type tcpListener interface {
 	Close() error
 }
 
-// acceptAll calls handle for each connection of l on a goroutine of its own, until ctx ends or l fails for good. handle must call ended when the connection has
-// ended. acceptAll closes l, does not wait for the handlers, and returns nil if ctx ended. Where the process is out of descriptors it
-// waits rather than spins; the connections stay in the backlog meanwhile.
+// acceptAll calls handle for each connection of l on a goroutine of its own, until ctx ends or l fails for good. handle
+// must call ended when the connection has ended. acceptAll closes l, does not wait for the handlers, and returns nil if
+// ctx ended. Where the process is out of descriptors it waits rather than spins; the connections stay in the backlog
+// meanwhile.
 func acceptAll(ctx context.Context, l tcpListener, places Places, log *slog.Logger, handle func(c *net.TCPConn, ended func())) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer func() {
@@ -150,8 +153,8 @@ func acceptAll(ctx context.Context, l tcpListener, places Places, log *slog.Logg
 	return nil
 }
 
-// Transient reports whether an accept that failed with err may succeed later: descriptors or memory are short, or the connection died in
-// the backlog.
+// Transient reports whether an accept that failed with err may succeed later: descriptors or memory are short, or the
+// connection died in the backlog.
 func Transient(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {

@@ -185,7 +185,8 @@ func TestZeroPlacesHaveNoBound(t *testing.T) {
 	}
 }
 
-// A lower bound ends no connection: the next ones wait until enough have left. A higher one lets them in at once, up to the Places that there are.
+// A lower bound ends no connection: the next ones wait until enough have left. A higher one lets them in at once, up to
+// the Places that there are.
 func TestPlacesAreBoundAnew(t *testing.T) {
 	p := NewPlaces(4)
 	enter := func(want int) {

@@ -16,10 +16,10 @@ import (
 // tableOwner is NFT_TABLE_F_OWNER of linux/netfilter/nf_tables.h.
 const tableOwner = 2
 
-// claim makes sure that at most one living process in this network namespace has the thing that the error names. The claim is an empty table
-// of nf_tables that belongs to one netlink socket: nobody else can make, change or delete a table of that name, and making one
-// takes CAP_NET_ADMIN. The kernel deletes it with the socket, however the process ends. Before Linux 5.12, which has no such tables, it is an
-// abstract socket, whose name any local user can take.
+// claim makes sure that at most one living process in this network namespace has the thing that the error names. The
+// claim is an empty table of nf_tables that belongs to one netlink socket: nobody else can make, change or delete a
+// table of that name, and making one takes CAP_NET_ADMIN. The kernel deletes it with the socket, however the process
+// ends. Before Linux 5.12, which has no such tables, it is an abstract socket, whose name any local user can take.
 func claim(table, thing string) (io.Closer, error) {
 	c, err := ownTable(table)
 	switch {
@@ -82,7 +82,8 @@ func exists(table string) bool {
 	return err == nil && t != nil
 }
 
-// claimSocket is claim by an abstract socket, which is bound to the network namespace, as tables are, and goes with its process.
+// claimSocket is claim by an abstract socket, which is bound to the network namespace, as tables are, and goes with its
+// process.
 func claimSocket(name, thing string) (io.Closer, error) {
 	l, err := net.Listen("unix", "@"+name)
 	if errors.Is(err, syscall.EADDRINUSE) {

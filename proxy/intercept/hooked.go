@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// Hooks redirect connections to listeners on loopback by other means than nf_tables: package bpf's do so for a cgroup. The
-// accepted sockets tell their target by SO_ORIGINAL_DST.
+// Hooks redirect connections to listeners on loopback by other means than nf_tables: package bpf's do so for a cgroup.
+// The accepted sockets tell their target by SO_ORIGINAL_DST.
 type Hooks interface {
 	// Refresh puts them in force for another Timeout. Its errors say their consequence.
 	Refresh() error
@@ -23,7 +23,8 @@ type HookedConfig struct {
 	Networks []netip.Prefix // the peers' networks at first; there is a listener for each of their families
 	// Attach makes the hooks, for listeners on these ports of 127.0.0.1 and ::1; 0: there is none.
 	Attach func(listen4, listen6 uint16) (Hooks, error)
-	// Awaited returns the ports at which connections wait for this process since another one died; 0: none do. nil: none ever do.
+	// Awaited returns the ports at which connections wait for this process since another one died; 0: none do. nil:
+	// none ever do.
 	Awaited func() (listen4, listen6 uint16, err error)
 	Places  Places       // bounds the open connections
 	Log     *slog.Logger // nil discards

@@ -41,8 +41,8 @@ func (h *Hooked) open() error {
 	return hooks.Refresh()
 }
 
-// mark marks the listeners as a proxy's. A dead proxy's programs hand connections to marked ones, and only the new programs note their servers: so the
-// listeners have no mark before the new programs are there.
+// mark marks the listeners as a proxy's. A dead proxy's programs hand connections to marked ones, and only the new
+// programs note their servers: so the listeners have no mark before the new programs are there.
 func (h *Hooked) mark() error {
 	for _, l := range h.listeners {
 		c, err := l.SyscallConn()
@@ -72,8 +72,8 @@ func (h *Hooked) listen() (ports [2]uint16, err error) {
 // Addrs returns the listeners' addresses, which no peer may make the proxy dial.
 func (h *Hooked) Addrs() []netip.AddrPort { return addrsOf(h.listeners) }
 
-// Serve accepts redirected connections and keeps the hooks in force until ctx ends; then it ends their force, closes the
-// listeners and returns nil.
+// Serve accepts redirected connections and keeps the hooks in force until ctx ends; then it ends their force, closes
+// the listeners and returns nil.
 func (h *Hooked) Serve(ctx context.Context, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

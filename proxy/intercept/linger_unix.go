@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lingerNot has the connections that l accepts end by an RST, also where this process is killed before it has looked at them: accepted sockets
-// inherit SO_LINGER.
+// lingerNot has the connections that l accepts end by an RST, also where this process is killed before it has looked at
+// them: accepted sockets inherit SO_LINGER.
 func lingerNot(l *net.TCPListener) error {
 	raw, err := l.SyscallConn()
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 type control = func(network, address string, c syscall.RawConn) error
 
 // listen opens a TCP listener. Multipath TCP, on by default in Go, stays off: the connections are local, and getsockopt
-// of an MPTCP socket does not know SO_ORIGINAL_DST. Connections that it accepts end by an RST unless their handler sets another linger. set sets options of the socket first; nil: none.
+// of an MPTCP socket does not know SO_ORIGINAL_DST. Connections that it accepts end by an RST unless their handler sets
+// another linger. set sets options of the socket first; nil: none.
 func listen(network string, addr netip.AddrPort, set control) (*net.TCPListener, error) {
 	lc := net.ListenConfig{Control: set}
 	lc.SetMultipathTCP(false)

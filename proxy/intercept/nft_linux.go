@@ -243,8 +243,8 @@ func (p *Plan) rules(c chain, sets map[string]*nftables.Set) [][]expr.Any {
 	return out
 }
 
-// registerBehind returns the 32-bit register behind an address that was loaded to register 1: registers of 32 bits count on
-// from 8, registers of 128 from 1.
+// registerBehind returns the 32-bit register behind an address that was loaded to register 1: registers of 32 bits
+// count on from 8, registers of 128 from 1.
 func (f family) registerBehind() uint32 {
 	if f.bytes == 16 {
 		return 2
@@ -330,8 +330,8 @@ func isSYN() []expr.Any {
 	return flags(syn)
 }
 
-// isRefusal matches the kernel's answer to a SYN for a port on which nobody listens: RST and ACK, with sequence number 0 (RFC 9293, section
-// 3.10.7.1). A connection that was open has another number.
+// isRefusal matches the kernel's answer to a SYN for a port on which nobody listens: RST and ACK, with sequence number
+// 0 (RFC 9293, section 3.10.7.1). A connection that was open has another number.
 func isRefusal() []expr.Any {
 	return join(flags(rst|ack), []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 4, Len: 4},

@@ -19,8 +19,8 @@ const (
 	Timeout = 5 * time.Second
 	Refresh = 1500 * time.Millisecond
 
-	// HoldFor is how long connections are held for a dead proxy, once Timeout is over: long enough for a restart, and for the packet behind
-	// it in which the client's kernel tries again (1, 3, 7, 15 and 31 s after the first).
+	// HoldFor is how long connections are held for a dead proxy, once Timeout is over: long enough for a restart, and
+	// for the packet behind it in which the client's kernel tries again (1, 3, 7, 15 and 31 s after the first).
 	HoldFor = 30 * time.Second
 )
 
@@ -44,8 +44,8 @@ const (
 )
 
 // Priorities of hooks, as netfilter_ipv4.h has them: NF_IP_PRI_MANGLE, NF_IP_PRI_NAT_DST and NF_IP_PRI_FILTER. The
-// destination is rewritten, or the packet routed to this host, before the filter chains see it, so these see only packets that were
-// not redirected to the proxy.
+// destination is rewritten, or the packet routed to this host, before the filter chains see it, so these see only
+// packets that were not redirected to the proxy.
 const (
 	priorityMangle = -150
 	priorityDNAT   = -100
@@ -73,12 +73,12 @@ type Plan struct {
 	Listen6  uint16           // the same for IPv6
 	Gateway  bool             // also redirect connections that other hosts send through this one
 	Refuse   bool             // when the proxy is dead new connections are refused; false: they go directly to the peer
-	// Hold, with Refuse, is for how long they are not refused: their first packets are dropped, which clients repeat. So is the kernel's
-	// refusal at the listener's port of a proxy that was killed a moment ago (not for Transparent).
+	// Hold, with Refuse, is for how long they are not refused: their first packets are dropped, which clients repeat.
+	// So is the kernel's refusal at the listener's port of a proxy that was killed a moment ago (not for Transparent).
 	Hold time.Duration
-	// Transparent redirects only connections that other hosts send through this one, and leaves the packets as they are:
-	// with this mark they are routed to this host, where the listener has the server's address. 0: the destination is
-	// rewritten.
+	// Transparent redirects only connections that other hosts send through this one, and leaves the packets as they
+	// are: with this mark they are routed to this host, where the listener has the server's address. 0: the destination
+	// is rewritten.
 	Transparent uint32
 }
 
@@ -202,8 +202,8 @@ func writeSet[E any](b *strings.Builder, name, typ, flags string, elems []E, tex
 	b.WriteString("\t}\n")
 }
 
-// markOf returns the mark of packets that the transparent proxy of a site takes. Two names may have the same: a Redirect
-// claims its own.
+// markOf returns the mark of packets that the transparent proxy of a site takes. Two names may have the same: a
+// Redirect claims its own.
 func markOf(site string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(site))

@@ -23,8 +23,8 @@ func TestMergeDropsWhatLiesInsideAnother(t *testing.T) {
 	}
 }
 
-// The printed rules keep the package's promises: never port 22, local addresses, tunnels or marked sockets; first packets
-// only; in force only while the set is alive.
+// The printed rules keep the package's promises: never port 22, local addresses, tunnels or marked sockets; first
+// packets only; in force only while the set is alive.
 func TestPlanPrintsItsRules(t *testing.T) {
 	c := RedirectConfig{Site: "paris", Networks: prefixes("10.2.0.0/16", "2001:db8:2::/48"),
 		Tunnels: []netip.AddrPort{netip.MustParseAddrPort("10.2.0.1:7443")}, Refuse: true}

@@ -15,13 +15,15 @@ type RedirectConfig struct {
 	Gateway  bool             // also take connections that other hosts send through this one; the listener is then open to the network
 	Refuse   bool             // see Plan
 	Hold     time.Duration    // see Plan
-	// Transparent takes connections that other hosts send through this one, and nothing of this host's own, by TPROXY: see Plan.
+	// Transparent takes connections that other hosts send through this one, and nothing of this host's own, by TPROXY:
+	// see Plan.
 	Transparent bool
 	Places      Places       // bounds the open connections
 	Log         *slog.Logger // nil discards
 	// Failed is told of each refresh that fails, and of nil when one succeeds again; nil: nobody is told.
 	Failed func(error)
-	// Enforce puts a plan in force by another process, which has the rights for it after this one has given them up; nil: [OpenRules].
+	// Enforce puts a plan in force by another process, which has the rights for it after this one has given them up;
+	// nil: [OpenRules].
 	Enforce func(Plan) (Enforcer, error)
 }
 

@@ -75,8 +75,8 @@ func (r *Redirect) listen() (ports [2]uint16, err error) {
 	return r.config.listen(&r.listeners, [2]netip.AddrPort{netip.AddrPortFrom(addrs[0], 0), netip.AddrPortFrom(addrs[1], 0)}, r.socket())
 }
 
-// TryRedirect returns the error with which NewRedirect would fail here for want of rights, of nf_tables or of the listeners' options. It changes nothing,
-// and a proxy of the same site may run.
+// TryRedirect returns the error with which NewRedirect would fail here for want of rights, of nf_tables or of the
+// listeners' options. It changes nothing, and a proxy of the same site may run.
 func TryRedirect(c RedirectConfig) error {
 	r := &Redirect{config: c, log: orDiscard(c.Log)}
 	name := "next_" + TableName(c.Site)
@@ -87,8 +87,8 @@ func TryRedirect(c RedirectConfig) error {
 	return errors.Join(err, r.closeAll())
 }
 
-// listen opens a listener, on the address of its family and its port unless that is in use, for each family of the networks and returns their ports, 0 where there
-// is none. They are appended to all, also the ones before an error.
+// listen opens a listener, on the address of its family and its port unless that is in use, for each family of the
+// networks and returns their ports, 0 where there is none. They are appended to all, also the ones before an error.
 func (c *RedirectConfig) listen(all *[]*net.TCPListener, addrs [2]netip.AddrPort, set control) (ports [2]uint16, err error) {
 	for i, network := range [...]string{"tcp4", "tcp6"} {
 		if !c.has([...]func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6}[i]) {
@@ -115,8 +115,9 @@ func (r *Redirect) socket() control {
 	return smallSegments
 }
 
-// smallSegments has the kernel take segments as they are on a WAN. The app's own segments are no larger, since it takes the way to the peer's network, but of a listener that offers 64 KiB, as
-// loopback's do, the kernel makes the app's send buffer several megabytes large: bytes that an app has sent should not wait there for a slow link.
+// smallSegments has the kernel take segments as they are on a WAN. The app's own segments are no larger, since it takes
+// the way to the peer's network, but of a listener that offers 64 KiB, as loopback's do, the kernel makes the app's
+// send buffer several megabytes large: bytes that an app has sent should not wait there for a slow link.
 func smallSegments(_, _ string, c syscall.RawConn) error {
 	const segment = 1460 // bytes: an Ethernet frame's, less the headers of IPv4 and TCP
 	var err error
@@ -126,7 +127,8 @@ func smallSegments(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
-// claim claims a thing that the error names, for as long as r is open. Its name does not begin as the ones of rules' tables do.
+// claim claims a thing that the error names, for as long as r is open. Its name does not begin as the ones of rules'
+// tables do.
 func (r *Redirect) claim(name, thing string) error {
 	c, err := claim("claim_"+name, thing)
 	if err == nil {
@@ -231,7 +233,8 @@ func (r *Redirect) Pause() error {
 	return r.expire(&r.paused)
 }
 
-// GoOn has new connections taken again after Pause, unless Stop has been called. After an error the next refresh tries again.
+// GoOn has new connections taken again after Pause, unless Stop has been called. After an error the next refresh tries
+// again.
 func (r *Redirect) GoOn() error {
 	r.mu.Lock()
 	r.paused = false
@@ -239,8 +242,8 @@ func (r *Redirect) GoOn() error {
 	return r.refresh()
 }
 
-// Leave closes the listeners and leaves the rules as they are, to be replaced by the process that takes this one's place: connections that are open stay
-// redirected.
+// Leave closes the listeners and leaves the rules as they are, to be replaced by the process that takes this one's
+// place: connections that are open stay redirected.
 func (r *Redirect) Leave() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,8 +275,8 @@ func (r *Redirect) closeAll() error {
 	return err
 }
 
-// Control marks a socket as the proxy's own, so that rules never redirect it to the proxy: it is a net.Dialer's Control.
-// Without CAP_NET_ADMIN it does nothing, since then there are no rules of ours either.
+// Control marks a socket as the proxy's own, so that rules never redirect it to the proxy: it is a net.Dialer's
+// Control. Without CAP_NET_ADMIN it does nothing, since then there are no rules of ours either.
 func Control(_, _ string, c syscall.RawConn) error {
 	err := optionsBy(c, MarkSocket)
 	if errors.Is(err, syscall.EPERM) {

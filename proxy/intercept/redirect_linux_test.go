@@ -246,8 +246,9 @@ func TestRulesExpireByThemselves(t *testing.T) {
 	}
 }
 
-// Connections that are made while no proxy runs wait for the next one, if it comes in time: from the moment at which the old one was killed,
-// also while its rules are still in force. If none comes, they are refused, and never go directly.
+// Connections that are made while no proxy runs wait for the next one, if it comes in time: from the moment at which
+// the old one was killed, also while its rules are still in force. If none comes, they are refused, and never go
+// directly.
 func TestHeldForTheNextProxy(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -389,7 +390,8 @@ func TestLeftOverTable(t *testing.T) {
 	}
 }
 
-// A redirect can be tried while a proxy of its site runs, which stays as it was, and the try says whether rights are missing.
+// A redirect can be tried while a proxy of its site runs, which stays as it was, and the try says whether rights are
+// missing.
 func TestTryRedirect(t *testing.T) {
 	job, _ := twoSites(t)
 	serve(t, redirect(job, paris()), nil)
@@ -425,7 +427,8 @@ func privileged(s *site, was [2]unix.CapUserData) {
 	s.Check(unix.Capset(&header, &was[0]))
 }
 
-// A user without rights cannot keep a proxy from its rules, as the name of an abstract socket could, and the claim goes with its owner only.
+// A user without rights cannot keep a proxy from its rules, as the name of an abstract socket could, and the claim goes
+// with its owner only.
 func TestClaims(t *testing.T) {
 	job, _ := twoSites(t)
 	job.Do(func() {
@@ -463,8 +466,9 @@ func TestClaims(t *testing.T) {
 	})
 }
 
-// Of two proxies of one site on a host the second is refused, and leaves the rules of the first in force; it may start once the first one has
-// ended. Two proxies of different sites run beside each other, and each takes its own networks' connections.
+// Of two proxies of one site on a host the second is refused, and leaves the rules of the first in force; it may start
+// once the first one has ended. Two proxies of different sites run beside each other, and each takes its own networks'
+// connections.
 func TestTwoProxiesOnOneHost(t *testing.T) {
 	job, _ := twoSites(t)
 	first := redirect(job, paris())
@@ -621,7 +625,8 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// A client that dials the listener itself is reset: there is no destination, and a gateway's listener is open to the network.
+// A client that dials the listener itself is reset: there is no destination, and a gateway's listener is open to the
+// network.
 func TestDirectConnectionsToTheListenerAreReset(t *testing.T) {
 	job, _ := twoSites(t)
 	r := redirect(job, paris())
@@ -677,7 +682,8 @@ func TestChangesLeaveNoGap(t *testing.T) {
 	}
 }
 
-// A claim by an abstract socket, as on a kernel without tables that belong to a process, holds, and is told in one line.
+// A claim by an abstract socket, as on a kernel without tables that belong to a process, holds, and is told in one
+// line.
 func TestClaimByASocketIsTold(t *testing.T) {
 	job, _ := twoSites(t)
 	job.Do(func() {

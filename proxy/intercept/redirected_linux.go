@@ -48,8 +48,8 @@ func serveRedirected(ctx context.Context, listeners []*net.TCPListener, places P
 	return err
 }
 
-// keepAlive calls refresh, whose errors say their consequence, until ctx ends. failed, unless it is nil, is told of each
-// error, and of nil when the next refresh succeeds.
+// keepAlive calls refresh, whose errors say their consequence, until ctx ends. failed, unless it is nil, is told of
+// each error, and of nil when the next refresh succeeds.
 func keepAlive(ctx context.Context, refresh func() error, failed func(error), log *slog.Logger) {
 	tick := time.NewTicker(Refresh)
 	defer tick.Stop()

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Rules are the rules, and the routes, of a Plan in the network namespace in which they were opened. Changing them takes CAP_NET_ADMIN there. Methods are safe for
-// concurrent use.
+// Rules are the rules, and the routes, of a Plan in the network namespace in which they were opened. Changing them
+// takes CAP_NET_ADMIN there. Methods are safe for concurrent use.
 type Rules struct {
 	log *slog.Logger
 

@@ -195,8 +195,8 @@ func TestTransparentRoutesComeAndGo(t *testing.T) {
 	}
 }
 
-// The mark of a site is a hash of its name. Of two sites with the same one the second does not start, so that no end of one
-// takes the routes of the other; once the first has ended the mark is free.
+// The mark of a site is a hash of its name. Of two sites with the same one the second does not start, so that no end of
+// one takes the routes of the other; once the first has ended the mark is free.
 func TestTransparentSitesDoNotShareAMark(t *testing.T) {
 	_, gw, _ := gateway(t)
 	first, second := transparent(), transparent()

@@ -23,7 +23,8 @@ const (
 	maxKinds = 1024
 )
 
-// A Handler is a slog.Handler that samples the records for another one. Handlers that its With methods return share its counts.
+// A Handler is a slog.Handler that samples the records for another one. Handlers that its With methods return share its
+// counts.
 type Handler struct {
 	next         slog.Handler
 	peer, reason string // of With
@@ -142,7 +143,8 @@ func (k *kinds) tick(of kind, t *tally) {
 	tell()
 }
 
-// take returns a function that passes the newest record on, with the number of the others, and begins to count anew. k.mu is held.
+// take returns a function that passes the newest record on, with the number of the others, and begins to count anew.
+// k.mu is held.
 func (t *tally) take() func() {
 	r, next, others := t.newest, t.next, t.left-1
 	t.newest, t.next, t.left = slog.Record{}, nil, 0

@@ -9,21 +9,23 @@ import (
 )
 
 // A Budget bounds the bytes that the connections of a proxy hold in one direction: blocks as they are and encoded, the
-// bytes that stand between blocks, and bytes that have been read. Memory counts as it is allocated (Footprint), and before it is.
+// bytes that stand between blocks, and bytes that have been read. Memory counts as it is allocated (Footprint), and
+// before it is.
 //
-// No connection may need another's memory to get on, since apps wait for each other in ways that a proxy does not know. So
-// beside the budget each connection has Spare bytes in each direction, which are enough to get on with, and:
+// No connection may need another's memory to get on, since apps wait for each other in ways that a proxy does not know.
+// So beside the budget each connection has Spare bytes in each direction, which are enough to get on with, and:
 //
-//   - A connection that holds something may hold no more than is left to the others, so a connection that comes later finds
-//     something (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). The same rule holds
-//     for connections of a peer, and for peers, whose connections together may hold peerShare times the bytes that are left.
-//   - A sender that gets nothing waits until everything that it has under way itself has left. If that does not help, bytes
-//     travel verbatim, in pieces that Spare has room for.
+//   - A connection that holds something may hold no more than is left to the others, so a connection that comes later
+//     finds something (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). The
+//     same rule holds for connections of a peer, and for peers, whose connections together may hold peerShare times the
+//     bytes that are left.
+//   - A sender that gets nothing waits until everything that it has under way itself has left. If that does not help,
+//     bytes travel verbatim, in pieces that Spare has room for.
 //   - A sender cuts no blocks that are so large that there would not be one for each connection (Allowance).
-//   - A receiver that gets nothing delivers first everything that it has under way, and then holds one block, if Spare has room
-//     for it. A larger one, which only a peer with more memory or fewer connections has sent, waits its turn, before any memory
-//     is taken for it. The frames behind it wait in the tunnel. If others hold the memory for [Wait], which no waiting app is
-//     likely to outlast, the connection is reset.
+//   - A receiver that gets nothing delivers first everything that it has under way, and then holds one block, if Spare
+//     has room for it. A larger one, which only a peer with more memory or fewer connections has sent, waits its turn,
+//     before any memory is taken for it. The frames behind it wait in the tunnel. If others hold the memory for [Wait],
+//     which no waiting app is likely to outlast, the connection is reset.
 //
 // So in each direction all connections hold at most the budget and, for each connection, Spare: with 256 MiB and 10,000
 // connections 569 MiB.
@@ -35,8 +37,8 @@ type Budget struct {
 	nobody Share    // the peer of connections that have none, as in tests
 }
 
-// A Share counts the bytes of a budget that a connection, or a peer, holds. The zero Share holds nothing. The budget's mu
-// guards it.
+// A Share counts the bytes of a budget that a connection, or a peer, holds. The zero Share holds nothing. The budget's
+// mu guards it.
 type Share struct {
 	Peer  *Share // of whose connections this is one; nil: of no peer
 	held  int64
@@ -52,7 +54,8 @@ type waiter struct {
 const (
 	// Spare is the bytes that a connection may hold in each direction beside the budget.
 	Spare = 32 << 10
-	// peerShare bounds the bytes that a peer's connections hold: four fifths of a budget if nobody else holds any of it.
+	// peerShare bounds the bytes that a peer's connections hold: four fifths of a budget if nobody else holds any of
+	// it.
 	peerShare = 4
 	// Wait is how long a block waits for memory that others hold.
 	Wait = 2 * time.Minute
@@ -118,8 +121,8 @@ func (b *Budget) add(s *Share, n int64) bool {
 	return true
 }
 
-// Await takes n bytes, and waits for them behind connections of the same peer that wait already: for so long at most, or until
-// gone is closed.
+// Await takes n bytes, and waits for them behind connections of the same peer that wait already: for so long at most,
+// or until gone is closed.
 func (b *Budget) Await(s *Share, n int, within time.Duration, gone <-chan struct{}) error {
 	b.mu.Lock()
 	if all, limit := s.held+int64(n), b.size*peerShare/(peerShare+1); all > limit { // the bytes that it has it keeps
@@ -179,8 +182,8 @@ func (b *Budget) Give(s *Share, n int) {
 	}
 }
 
-// Allowance returns the most bytes that a sender lets wait together, where a block has at most limit: a power of two, so that
-// it seldom changes. Both ends hold a block twice, and footprints are up to a quarter more.
+// Allowance returns the most bytes that a sender lets wait together, where a block has at most limit: a power of two,
+// so that it seldom changes. Both ends hold a block twice, and footprints are up to a quarter more.
 func (b *Budget) Allowance(connections, limit int) int {
 	n := MinBlock
 	for share := b.size / 3 / int64(connections+1); int64(2*n) <= share && n < limit; {

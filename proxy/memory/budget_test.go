@@ -13,7 +13,8 @@ const (
 	headerSize = 16
 )
 
-// A connection that comes later finds something, however much the earlier ones took; and a peer's connections leave something to others.
+// A connection that comes later finds something, however much the earlier ones took; and a peer's connections leave
+// something to others.
 func TestBudgetLeavesSomething(t *testing.T) {
 	const size, n = 1 << 20, 1 << 10
 	b := NewBudget(size)
@@ -42,7 +43,8 @@ func TestBudgetLeavesSomething(t *testing.T) {
 	}
 }
 
-// Connections of a peer that wait are served in their order, and none of that peer overtakes them; connections of another peer need not wait.
+// Connections of a peer that wait are served in their order, and none of that peer overtakes them; connections of
+// another peer need not wait.
 func TestBudgetServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1000)
@@ -78,7 +80,8 @@ func TestBudgetServesInOrder(t *testing.T) {
 	})
 }
 
-// A wait in vain ends in an error that says so: at once, in time, or with its connection; and the connections behind go on.
+// A wait in vain ends in an error that says so: at once, in time, or with its connection; and the connections behind go
+// on.
 func TestBudgetWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(100)
@@ -111,7 +114,8 @@ func TestBudgetWaitsAreBounded(t *testing.T) {
 	})
 }
 
-// The blocks that all connections may let wait, as both ends hold them, are within the budget; and Spare has room for the smallest.
+// The blocks that all connections may let wait, as both ends hold them, are within the budget; and Spare has room for
+// the smallest.
 func TestAllowance(t *testing.T) {
 	for _, size := range []int64{1 << 20, 256 << 20, 4 << 30} {
 		b := NewBudget(size)

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// A Pool recycles byte slices by sizes, four to each power of two, so that a block costs no allocation in steady state. The
-// zero Pool is empty.
+// A Pool recycles byte slices by sizes, four to each power of two, so that a block costs no allocation in steady state.
+// The zero Pool is empty.
 type Pool struct {
 	classes [4 * 32]sync.Pool // of *byte, the first of a slice: the class tells its length, and a whole slice would be allocated to be put
 	inUse   atomic.Int64      // bytes that Get has given and Put has not taken back
@@ -59,6 +59,6 @@ func (p *Pool) Put(b []byte) {
 	p.classes[index].Put(unsafe.SliceData(b))
 }
 
-// InUse returns the bytes that Get has given and Put has not taken back. Tests of the packages that take buffers compare it with the budgets: a buffer that is lost, or
-// that no budget pays for, shows in no other figure.
+// InUse returns the bytes that Get has given and Put has not taken back. Tests of the packages that take buffers
+// compare it with the budgets: a buffer that is lost, or that no budget pays for, shows in no other figure.
 func (p *Pool) InUse() int64 { return p.inUse.Load() }

@@ -1,5 +1,5 @@
-// Package path has the parts that both directions of a connection share on the way between an app and the tunnel. Package send
-// is the way from the app to the tunnel, package receive the way back.
+// Package path has the parts that both directions of a connection share on the way between an app and the tunnel.
+// Package send is the way from the app to the tunnel, package receive the way back.
 package path
 
 import (
@@ -52,7 +52,8 @@ type Metrics interface {
 	// Sent counts bytes of an app for a peer, and bytes that were handed to the tunnel for them.
 	Sent(peer, job, codec string, role tensor.Role, raw, wire int)
 	Encoded(codec string, role tensor.Role, took time.Duration)
-	// Drifted takes the norm of a block's residual over the norm of its value, and over the norm of the value that was encoded.
+	// Drifted takes the norm of a block's residual over the norm of its value, and over the norm of the value that was
+	// encoded.
 	Drifted(codec string, role tensor.Role, ratio, relative float64)
 	Began(t tensor.Tensor)                                      // the next value of a tensor of the app
 	Adapted(codec string, role tensor.Role, sparsity float64)   // of a block of a codec that adapts
@@ -73,8 +74,8 @@ type Writer interface {
 	Path() (rtt time.Duration, rate float64) // as measured; 0: not yet
 }
 
-// A Stream is a connection's part of the tunnel: ordered bytes both ways that survive the loss of a carrier. *tunnel.Stream is
-// one; its methods are documented there.
+// A Stream is a connection's part of the tunnel: ordered bytes both ways that survive the loss of a carrier.
+// *tunnel.Stream is one; its methods are documented there.
 type Stream interface {
 	frame.ChunkReader
 	Writer
@@ -87,19 +88,21 @@ type Stream interface {
 type Values interface {
 	// Ready reports whether values can be put, and has that be so soon.
 	Ready() bool
-	// Put has the peer hold a value and returns its name. fresh: the peer did not hold it yet. !ok: the block must travel by itself.
+	// Put has the peer hold a value and returns its name. fresh: the peer did not hold it yet. !ok: the block must
+	// travel by itself.
 	Put(conn frame.Tag, v cache.Put) (r frame.ValueRef, fresh, ok bool)
-	// PutParts has the peer hold a value, and returns the parts of held values, and others, that the value is made of. No part goes beyond one of cuts.
-	// !ok: the bytes must travel by themselves.
+	// PutParts has the peer hold a value, and returns the parts of held values, and others, that the value is made of.
+	// No part goes beyond one of cuts. !ok: the bytes must travel by themselves.
 	PutParts(conn frame.Tag, v cache.Put, cuts []int) (parts []frame.Part, ok bool)
-	// Await returns the bytes of a value that the peer has put, or is about to. gone ends the wait. The caller must not change
-	// the bytes, and must call release once they are delivered.
+	// Await returns the bytes of a value that the peer has put, or is about to. gone ends the wait. The caller must not
+	// change the bytes, and must call release once they are delivered.
 	Await(conn frame.Tag, r frame.ValueRef, gone <-chan struct{}) (data []byte, release func(), err error)
 	// Predicts reports whether the peer wants the values of a tensor, by its Base, whatever they gain themselves.
 	Predicts(job string, base uint64) bool
 }
 
-// A Shadow looks at the bytes that a connection sends. Its methods are called by the sender alone, and must neither wait nor retain b.
+// A Shadow looks at the bytes that a connection sends. Its methods are called by the sender alone, and must neither
+// wait nor retain b.
 type Shadow interface {
 	See(f policy.Flow, t *tensor.Tensor, b []byte) // bytes of a tensor, in order
 	Close()                                        // no more bytes come for a while, or ever
@@ -121,7 +124,8 @@ type Conn struct {
 	Sums       residual.Sums // the app's inputs into sums, until the results come
 	// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed; nil: they may at once.
 	Pace func(encoded, decoded int, gone <-chan struct{})
-	// Schedule waits until work on a frame of the peer may begin, and returns the function that ends it; nil: it may at once. The receiver alone calls it.
+	// Schedule waits until work on a frame of the peer may begin, and returns the function that ends it; nil: it may at
+	// once. The receiver alone calls it.
 	Schedule func() (end func())
 
 	// The peer's shares of the two budgets; nil: the connection has none.
@@ -169,7 +173,8 @@ func (c *Conn) Doubt(job *residual.Job, t tensor.Tensor, v tensor.Verdict) {
 	}
 }
 
-// See takes bytes of a tensor as they pass, in either direction and in order. It compares the result of a sum with the app's input.
+// See takes bytes of a tensor as they pass, in either direction and in order. It compares the result of a sum with the
+// app's input.
 func (c *Conn) See(t tensor.Tensor, b []byte) {
 	if t.Part == 0 || !t.Whole {
 		return
@@ -179,7 +184,8 @@ func (c *Conn) See(t tensor.Tensor, b []byte) {
 	}
 }
 
-// Abort breaks both sides: the app must see an error and never an end that looks orderly. A connection that another process has handed over may have no stream yet.
+// Abort breaks both sides: the app must see an error and never an end that looks orderly. A connection that another
+// process has handed over may have no stream yet.
 func (c *Conn) Abort(code tunnel.Code) {
 	c.GiveUp()
 	if !c.aborted.Swap(true) {
@@ -218,8 +224,8 @@ func (c *Conn) SendFIN() {
 	c.App.CloseWrite()
 }
 
-// WasReset reports, at the end of the app's bytes, that this is the end of a reset connection and no FIN: a write has failed, or
-// the kernel holds the connection for closed though no FIN of ours has ended it.
+// WasReset reports, at the end of the app's bytes, that this is the end of a reset connection and no FIN: a write has
+// failed, or the kernel holds the connection for closed though no FIN of ours has ended it.
 func (c *Conn) WasReset() bool {
 	return c.appGone.Load() || app.ClosedByReset(c.App) && !c.finSent.Load() // in this order: the FIN is noted before it is sent
 }

@@ -61,7 +61,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// The FIN that ends the second direction of a connection closes it, also between two looks of the sender, and makes the app's own FIN no reset.
+// The FIN that ends the second direction of a connection closes it, also between two looks of the sender, and makes the
+// app's own FIN no reset.
 func TestFINIsNoReset(t *testing.T) {
 	for range 2000 {
 		a, b, err := pathtest.Connect()

@@ -10,8 +10,8 @@ import (
 // past is a read deadline that ends every wait.
 var past = time.Unix(1, 0)
 
-// Rest has the connection come to rest: the sender reads no more from the app, sends the bytes that it has read, and then a Rest frame; the receiver goes on up to the
-// peer's Rest frame. It may be called more than once.
+// Rest has the connection come to rest: the sender reads no more from the app, sends the bytes that it has read, and
+// then a Rest frame; the receiver goes on up to the peer's Rest frame. It may be called more than once.
 func (c *Conn) Rest() {
 	c.rest.Lock()
 	defer c.rest.Unlock()
@@ -22,8 +22,9 @@ func (c *Conn) Rest() {
 	}
 }
 
-// RestNext has the connection come to rest as Rest does, but once its receiver has delivered all that the peer sends, up to the peer's Rest frame; false takes
-// that back. Until then the sender goes on, so that an app that writes before it reads does not hold the receiver up.
+// RestNext has the connection come to rest as Rest does, but once its receiver has delivered all that the peer sends,
+// up to the peer's Rest frame; false takes that back. Until then the sender goes on, so that an app that writes before
+// it reads does not hold the receiver up.
 func (c *Conn) RestNext(next bool) {
 	c.rest.Lock()
 	c.restsNext = next
@@ -65,8 +66,9 @@ func (c *Conn) SetReadDeadline(at time.Time) error {
 // A notifier is a Stream that tells when it has something to read; *tunnel.Stream is one.
 type notifier interface{ Notify(f func()) }
 
-// Sleep has awake called once, on a goroutine of its own, when either the app or the stream has bytes or an end, or when the connection is to rest. Nobody may
-// read from either until then. false: the connection cannot sleep, and awake will not be called.
+// Sleep has awake called once, on a goroutine of its own, when either the app or the stream has bytes or an end, or
+// when the connection is to rest. Nobody may read from either until then. false: the connection cannot sleep, and awake
+// will not be called.
 func (c *Conn) Sleep(in *app.Sleepers, awake func()) bool {
 	s, ok := c.Stream.(notifier)
 	if !ok {
@@ -81,7 +83,8 @@ func (c *Conn) Sleep(in *app.Sleepers, awake func()) bool {
 	return true
 }
 
-// Resumed returns the Conn with which a connection at rest goes on over another stream. c must not be used any more, but for Rest.
+// Resumed returns the Conn with which a connection at rest goes on over another stream. c must not be used any more,
+// but for Rest.
 func (c *Conn) Resumed(s Stream) *Conn {
 	n := &Conn{Env: c.Env, App: c.App, Stream: s, Peer: c.Peer, PeerCodecs: c.PeerCodecs, Job: c.Job, From: c.From, To: c.To, Tag: c.Tag, Values: c.Values, Shadow: c.Shadow, Log: c.Log, Pace: c.Pace, Schedule: c.Schedule,
 		SendShare: c.SendShare, ReceiveShare: c.ReceiveShare, Gone: make(chan struct{})}

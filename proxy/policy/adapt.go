@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// A History remembers, for one tensor and each codec that it has travelled by, the results of coding it, and tells whether it
-// pays to go on. A proxy must never slow a job down: a tensor that does not shrink, or takes longer to code than the path takes to carry
-// it, travels verbatim, and is tried again now and then. The zero History has seen nothing. It is safe for concurrent use.
+// A History remembers, for one tensor and each codec that it has travelled by, the results of coding it, and tells
+// whether it pays to go on. A proxy must never slow a job down: a tensor that does not shrink, or takes longer to code
+// than the path takes to carry it, travels verbatim, and is tried again now and then. The zero History has seen
+// nothing. It is safe for concurrent use.
 type History struct {
 	mu    sync.Mutex
 	gains []gain // in the order in which their codecs were first seen
@@ -26,8 +27,8 @@ const (
 	minRatio  = 1.02 // below it the codec is not worth its time
 	minMargin = 1.25 // coding must be this much faster than the path
 	smoothing = 0.25 // weight of the newest block in the ratio
-	// The best speed fades with each block. The best counts and not the mean: where the job itself keeps the cores busy,
-	// most measurements are of the scheduler.
+	// The best speed fades with each block. The best counts and not the mean: where the job itself keeps the cores
+	// busy, most measurements are of the scheduler.
 	fading    = 0.99
 	maxStreak = 6 // at most 2^6 values pass between trials
 	maxGains  = 8 // codecs that are remembered; beyond it the oldest is forgotten
@@ -54,7 +55,8 @@ func (h *History) of(codec string) *gain {
 	return &h.gains[len(h.gains)-1]
 }
 
-// Gains reports whether the next value should be coded by a codec, on a path as measured. Each answer counts as one value.
+// Gains reports whether the next value should be coded by a codec, on a path as measured. Each answer counts as one
+// value.
 func (h *History) Gains(codec string, m Measured) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,8 +91,8 @@ func (h *History) Saw(codec string, raw, wire int, took time.Duration) {
 	g.speed = max(speed, fading*g.speed)
 }
 
-// Takes returns how long coding n bytes by a codec takes a core, at the best speed of late; for a codec that was never seen it is
-// very long.
+// Takes returns how long coding n bytes by a codec takes a core, at the best speed of late; for a codec that was never
+// seen it is very long.
 func (h *History) Takes(codec string, n int) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -35,7 +35,8 @@ func TestATensorThatShrinksIsCoded(t *testing.T) {
 	}
 }
 
-// A tensor that does not shrink is tried again ever more rarely, but never given up: gradients change while a job trains.
+// A tensor that does not shrink is tried again ever more rarely, but never given up: gradients change while a job
+// trains.
 func TestATensorThatDoesNotShrinkIsTriedNowAndThen(t *testing.T) {
 	var h History
 	blocks(&h, 10, 1, 1e9)
@@ -94,8 +95,8 @@ func TestEachCodecHasItsOwnGain(t *testing.T) {
 	}
 }
 
-// The results that the policy is told decide its next choice: it says NoGain of a tensor that a codec does not shrink, until the
-// tensor shrinks again.
+// The results that the policy is told decide its next choice: it says NoGain of a tensor that a codec does not shrink,
+// until the tensor shrinks again.
 func TestChoiceRestsOnWhatWasSeen(t *testing.T) {
 	p, err := New([]Rule{{Codec: "lossless", Roles: []tensor.Role{tensor.State}}}, fakes)
 	if err != nil {

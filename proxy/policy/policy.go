@@ -1,14 +1,14 @@
 // Package policy chooses how a tensor travels: which codec, or none, and why.
 //
-// A Policy is a list of rules. The first rule that matches wins; where none does, coding is lossless. Whatever a
-// rule says, loss is possible only where the parser has proof of the role, or the user's word for the sums of a job: a lossy codec on anything but a gradient,
-// an aggregate whose job opts in, or, by a rule that names state, its difference to the value that the receiver holds, becomes
-// lossless.
+// A Policy is a list of rules. The first rule that matches wins; where none does, coding is lossless. Whatever a rule
+// says, loss is possible only where the parser has proof of the role, or the user's word for the sums of a job: a lossy
+// codec on anything but a gradient, an aggregate whose job opts in, or, by a rule that names state, its difference to
+// the value that the receiver holds, becomes lossless.
 //
-// Small tensors (biases, normalization layers), which papers leave uncompressed since that would cost more than it saves,
-// are a rule as well, before that of the codec: Rule{MaxBytes: 4096, Codec: Verbatim}, in a configuration
-// {max_bytes: 4KiB, codec: verbatim}. A rule with MinBytes alone leaves smaller tensors to the rules after it, and without
-// one to lossless coding, or to nothing at all under [MinBytes].
+// Small tensors (biases, normalization layers), which papers leave uncompressed since that would cost more than it
+// saves, are a rule as well, before that of the codec: Rule{MaxBytes: 4096, Codec: Verbatim}, in a configuration
+// {max_bytes: 4KiB, codec: verbatim}. A rule with MinBytes alone leaves smaller tensors to the rules after it, and
+// without one to lossless coding, or to nothing at all under [MinBytes].
 package policy
 
 import (
@@ -25,9 +25,9 @@ import (
 type Policy interface {
 	// Choose is given protocol and direction of the connection, and the sender's measurements of path and tensor.
 	Choose(f Flow, t tensor.Tensor, m Measured) Choice
-	// Saw is told the result of each block that was coded: by which codec (its text), from raw to wire bytes, in the time that
-	// coding took on one core. It must see to it that h, the History of t that Choose is given with its next value, has the
-	// result.
+	// Saw is told the result of each block that was coded: by which codec (its text), from raw to wire bytes, in the
+	// time that coding took on one core. It must see to it that h, the History of t that Choose is given with its next
+	// value, has the result.
 	Saw(f Flow, t tensor.Tensor, h *History, codec string, raw, wire int, took time.Duration)
 }
 
@@ -43,11 +43,11 @@ type Choice struct {
 	Flush int           // every so many values one travels exactly, with the residual, if there is one, added; 0: never
 	Why   tensor.Reason // OK where a rule chose the codec; else why not
 
-	// NoGain says that coding the tensor by a lossless Codec has not paid of late: its value should travel verbatim, unless
-	// the peer wants it in its store.
+	// NoGain says that coding the tensor by a lossless Codec has not paid of late: its value should travel verbatim,
+	// unless the peer wants it in its store.
 	NoGain bool
-	// Watch says that the tensor loses nothing yet, and may lose something once it has proved to be a gradient: the sender should
-	// remember its values for the content check.
+	// Watch says that the tensor loses nothing yet, and may lose something once it has proved to be a gradient: the
+	// sender should remember its values for the content check.
 	Watch bool
 }
 
@@ -108,8 +108,8 @@ const MinBytes = 1024
 // MinShared is the same of tensors whose values the peer may hold already: a reference to them is shorter.
 const MinShared = 256
 
-// MinBlock is the minimum of the bytes of a tensor that a codec may want at once: each block takes a header, and a coder at both
-// ends.
+// MinBlock is the minimum of the bytes of a tensor that a codec may want at once: each block takes a header, and a
+// coder at both ends.
 const MinBlock = 256
 
 // Check returns why no rule can name c, or nil.

@@ -85,8 +85,8 @@ func (p *ruleList) Codings() []Coding {
 	return all
 }
 
-// Choose returns the codec of the first rule that matches, made safe for the role, and says whether a lossless one pays. Lossy
-// codecs are not asked: a rule has named them.
+// Choose returns the codec of the first rule that matches, made safe for the role, and says whether a lossless one
+// pays. Lossy codecs are not asked: a rule has named them.
 func (p *ruleList) Choose(f Flow, t tensor.Tensor, m Measured) Choice {
 	c, text := p.match(f, t)
 	if c.Codec == nil || codecs.Lossy(c.Codec) {

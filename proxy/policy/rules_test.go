@@ -66,8 +66,8 @@ type forgetful struct{ fake }
 
 func (forgetful) Traits() codecs.Traits { return codecs.Traits{} }
 
-// A method that is right on average only is for gradients, which then have no feedback; other tensors that come to its rule lose
-// nothing.
+// A method that is right on average only is for gradients, which then have no feedback; other tensors that come to its
+// rule lose nothing.
 func TestUnbiasedIsForGradients(t *testing.T) {
 	p, err := New([]Rule{{Roles: []tensor.Role{tensor.Gradient, tensor.Aggregate, tensor.State}, Codec: "qsgd(bits=2)", FlushEvery: 9}}, all.New)
 	if err != nil {
@@ -213,7 +213,8 @@ func TestSmallTensorsBypass(t *testing.T) {
 	}
 }
 
-// A rule with a codec of tiny blocks is refused: their headers would take more than they save, and their coders all memory.
+// A rule with a codec of tiny blocks is refused: their headers would take more than they save, and their coders all
+// memory.
 func TestTinyBlocksAreRefused(t *testing.T) {
 	for block, refused := range map[int]bool{4: true, MinBlock - 4: true, MinBlock: false, 1 << 20: false} {
 		_, err := New([]Rule{{Codec: "cuts"}}, func(text string) (codecs.Codec, error) {

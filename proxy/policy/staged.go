@@ -12,7 +12,8 @@ import (
 type Staging struct {
 	Peer, Job string   // whose tensors; "": any
 	Codecs    []string // texts; the last loses most
-	// At returns how many of Codecs have had their turn: 0 means none, 1 that the first one is in force. It is called for each value.
+	// At returns how many of Codecs have had their turn: 0 means none, 1 that the first one is in force. It is called
+	// for each value.
 	At func() int
 }
 
@@ -28,9 +29,10 @@ type staging struct {
 	texts []string    // of the codecs, in one spelling
 }
 
-// Staged returns base with stagings: a gradient that no rule of base matches, or a tensor for which a rule has a lossy codec, travels by the codec of the stage
-// that is in force, if that may lose something by the tensor's role, and if it comes later in the list than the rule's. All that a rule keeps lossless
-// or verbatim stays so, and so do weights and sums that no rule lets lose something: a list of codecs names no roles.
+// Staged returns base with stagings: a gradient that no rule of base matches, or a tensor for which a rule has a lossy
+// codec, travels by the codec of the stage that is in force, if that may lose something by the tensor's role, and if it
+// comes later in the list than the rule's. All that a rule keeps lossless or verbatim stays so, and so do weights and
+// sums that no rule lets lose something: a list of codecs names no roles.
 func Staged(base Policy, list []Staging, newCodec func(text string) (codecs.Codec, error)) (Policy, error) {
 	if len(list) == 0 {
 		return base, nil

@@ -6,7 +6,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// As stages come into force tensors move to their codecs in order, and nothing moves that its role, or a rule, keeps exact.
+// As stages come into force tensors move to their codecs in order, and nothing moves that its role, or a rule, keeps
+// exact.
 func TestStages(t *testing.T) {
 	at := 0
 	base, err := New([]Rule{{Job: "kept", Codec: "lossless"}, {Job: "bare", Codec: Verbatim}, {Job: "coarse", Codec: "3lc"}, {Job: "fine", Codec: "int4", FlushEvery: 10}, {Job: "pulls", Roles: []tensor.Role{tensor.State}, Codec: "int4"}}, fakes)

@@ -22,7 +22,8 @@ func (a *account) await(n int, gone <-chan struct{}) bool {
 	return late == 0 || wait.Unless(gone, late)
 }
 
-// spend takes n units, some of which may be still to come, unless such units were taken before; then it takes none and returns false.
+// spend takes n units, some of which may be still to come, unless such units were taken before; then it takes none and
+// returns false.
 func (a *account) spend(n float64, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

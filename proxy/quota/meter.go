@@ -13,8 +13,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// The bounds of parsers' costs. A stream whose parser costs more travels verbatim from there on, in both directions: bytes
-// can be made to cost a parser a hundred times as much as a tensor's do, and neither a peer nor a job may have a proxy's processor and memory so.
+// The bounds of parsers' costs. A stream whose parser costs more travels verbatim from there on, in both directions:
+// bytes can be made to cost a parser a hundred times as much as a tensor's do, and neither a peer nor a job may have a
+// proxy's processor and memory so.
 const (
 	// heldFree is how many bytes a parser may hold beside it, as nearly all do.
 	heldFree = 8 << 10
@@ -25,7 +26,8 @@ const (
 	timePerByte = 8 * time.Nanosecond
 	// timeFree is the time that each stream may take beyond that, however much the others of its peer take.
 	timeFree = 2 * time.Millisecond
-	// Further time is from the allowance of the stream's peer: timeBurst at once, and a part of each core, timeShare, all the time.
+	// Further time is from the allowance of the stream's peer: timeBurst at once, and a part of each core, timeShare,
+	// all the time.
 	timeBurst = time.Second
 	timeShare = 10
 	// Pieces of timedAlways bytes are timed, and one in timedEvery of shorter ones.
@@ -91,10 +93,12 @@ func (m *meter) Next(b []byte) (parser.Segment, error) {
 	return seg, nil
 }
 
-// timed has the parser classify b, and pays for the processor's time, in which a busy machine's other programs have no part. Its clock takes longer to read
-// than a header to parse: of short pieces one in timedEvery is timed, by chance, for all. A long piece is timed by the wall clock, which costs little and shows at least the
-// processor's time, until that is so much that the stream would pay: then the next timedClosely long pieces are timed by the processor's clock, and pay. Of the others one in
-// timedEvery is, by chance, and pays for all, so that a stream which costs much now and then pays too.
+// timed has the parser classify b, and pays for the processor's time, in which a busy machine's other programs have no
+// part. Its clock takes longer to read than a header to parse: of short pieces one in timedEvery is timed, by chance,
+// for all. A long piece is timed by the wall clock, which costs little and shows at least the processor's time, until
+// that is so much that the stream would pay: then the next timedClosely long pieces are timed by the processor's clock,
+// and pay. Of the others one in timedEvery is, by chance, and pays for all, so that a stream which costs much now and
+// then pays too.
 func (m *meter) timed(b []byte) (parser.Segment, error) {
 	weight := time.Duration(1)
 	if len(b) < timedAlways {
@@ -131,7 +135,8 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 	return seg, nil
 }
 
-// measured has the parser classify b, and returns the time that it took: by the wall clock, or of this thread and of the process that answers questions.
+// measured has the parser classify b, and returns the time that it took: by the wall clock, or of this thread and of
+// the process that answers questions.
 func (m *meter) measured(b []byte, byWall bool) (seg parser.Segment, took time.Duration, err error) {
 	if byWall {
 		began := m.now()

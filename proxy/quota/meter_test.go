@@ -55,8 +55,8 @@ func feed(p parser.Parser, pieces int) (took int, err error) {
 	return took, nil
 }
 
-// Streams whose bytes are made to cost a parser much get no more than their peer's allowance, however many there are; another peer's
-// streams, and cheap ones of the same peer, go on.
+// Streams whose bytes are made to cost a parser much get no more than their peer's allowance, however many there are;
+// another peer's streams, and cheap ones of the same peer, go on.
 func TestParserTimeIsBounded(t *testing.T) {
 	var clock time.Duration
 	b, mallory, honest := memory.NewBudget(64<<20), newQuota(), newQuota()
@@ -91,7 +91,8 @@ func TestParserTimeIsBounded(t *testing.T) {
 	}
 }
 
-// A stream of small messages, which costs more for a byte than tensors do, is never ended while it takes a small part of the time.
+// A stream of small messages, which costs more for a byte than tensors do, is never ended while it takes a small part
+// of the time.
 func TestParserTimeOfSmallMessages(t *testing.T) {
 	var clock time.Duration
 	m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, &hog{clock: &clock, takes: 100 * time.Nanosecond}, &hog{clock: &clock})
@@ -127,7 +128,8 @@ func (a *asking) Next(b []byte) (parser.Segment, error) {
 	return a.hog.Next(b)
 }
 
-// A stream pays for each question about its calls, which another process answers, and not for calls that are known without one.
+// A stream pays for each question about its calls, which another process answers, and not for calls that are known
+// without one.
 func TestQuestionsAreParserTime(t *testing.T) {
 	var clock, wall time.Duration
 	for _, takes := range []time.Duration{0, answerTime / 1000, answerTime, time.Second} {
@@ -149,8 +151,8 @@ func TestQuestionsAreParserTime(t *testing.T) {
 	}
 }
 
-// A stream is not ended because answers about its calls, or the processor, come late, as on a busy machine: the thread's own time counts. It is ended where
-// that is too much.
+// A stream is not ended because answers about its calls, or the processor, come late, as on a busy machine: the
+// thread's own time counts. It is ended where that is too much.
 func TestWaitsAreNoParserTime(t *testing.T) {
 	var clock time.Duration
 	q := newQuota()
@@ -172,8 +174,8 @@ func TestWaitsAreNoParserTime(t *testing.T) {
 	t.Error("a parser that works longer than it may was not ended")
 }
 
-// Long pieces of a cheap stream never read the thread's clock, which is a system call. One that takes long has the next ones read it, and a
-// stream that is cheap by it goes back to the wall clock.
+// Long pieces of a cheap stream never read the thread's clock, which is a system call. One that takes long has the next
+// ones read it, and a stream that is cheap by it goes back to the wall clock.
 func TestLongPiecesReadTheWallClock(t *testing.T) {
 	var wall time.Duration
 	readings := 0
@@ -208,7 +210,8 @@ func TestLongPiecesReadTheWallClock(t *testing.T) {
 	}
 }
 
-// A stream of long pieces that costs much only now and then, just when the thread's clock has stopped timing closely, is ended too.
+// A stream of long pieces that costs much only now and then, just when the thread's clock has stopped timing closely,
+// is ended too.
 func TestLongPiecesThatCostNowAndThen(t *testing.T) {
 	var clock time.Duration
 	parser := &hog{clock: &clock}

@@ -10,9 +10,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Parsers returns the parser of the bytes that the own app of a peer's connection sends and the parser of the bytes that are delivered to it. recognized is
-// called with the name of the protocol once its parser has seen a tensor. release gives back the memory that the parsers have paid for, once they are
-// not used any more.
+// Parsers returns the parser of the bytes that the own app of a peer's connection sends and the parser of the bytes
+// that are delivered to it. recognized is called with the name of the protocol once its parser has seen a tensor.
+// release gives back the memory that the parsers have paid for, once they are not used any more.
 func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn, log *slog.Logger, m Metrics, recognized func(string)) (own, other parser.Parser, release func()) {
 	if len(protocols) == 0 {
 		return parser.Verbatim{}, nil, func() {}
@@ -49,8 +49,8 @@ func newParsers(protocols []parser.Protocol, c parser.Conn, recognized func(stri
 	return parser.First(fromClient...), parser.First(fromServer...)
 }
 
-// A late parser is the one of a direction, made when the connection's first bytes come, in either direction. The parsers of a connection take
-// 10 KiB, and many connections say nothing for long.
+// A late parser is the one of a direction, made when the connection's first bytes come, in either direction. The
+// parsers of a connection take 10 KiB, and many connections say nothing for long.
 type late struct {
 	both   func() (own, other parser.Parser) // the same ones each time, and the same panic
 	other  bool

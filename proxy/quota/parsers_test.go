@@ -32,7 +32,8 @@ type sized struct{ bytes int }
 func (s *sized) Next(b []byte) (parser.Segment, error) { return parser.Segment{Len: len(b)}, nil }
 func (s *sized) Held() int                             { return s.bytes }
 
-// A connection that says nothing has no parsers. The first bytes of either direction make the parsers of both, which then count the memory that they hold.
+// A connection that says nothing has no parsers. The first bytes of either direction make the parsers of both, which
+// then count the memory that they hold.
 func TestParsersAreMadeWithTheFirstBytes(t *testing.T) {
 	for _, own := range []parser.Side{parser.Client, parser.Server} {
 		q := New(1, 1<<20)

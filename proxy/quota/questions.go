@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// answerTime is the most time of the processor that a question costs the process that answers. It counts as the parser's, as far as the parser has waited: most calls are
-// known without a question.
+// answerTime is the most time of the processor that a question costs the process that answers. It counts as the
+// parser's, as far as the parser has waited: most calls are known without a question.
 const answerTime = 20 * time.Microsecond
 
 // questions pass on the Calls of a connection to the parser of the own app's bytes: no other parser asks.
@@ -18,7 +18,8 @@ type questions struct {
 	now   func() time.Duration // a clock that only goes forward
 }
 
-// Of implements parser.Calls. A goroutine that waits for an answer keeps no thread, and the wait is no time of the parser.
+// Of implements parser.Calls. A goroutine that waits for an answer keeps no thread, and the wait is no time of the
+// parser.
 func (q *questions) Of(dst []parser.Call, tag uint32) (calls []parser.Call, answered bool) {
 	if w := q.watch; w.runs {
 		w.stop()

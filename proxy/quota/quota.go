@@ -10,7 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A Quota bounds the resources that the connections of one peer use together. Names of peers come from the configuration, which bounds their number.
+// A Quota bounds the resources that the connections of one peer use together. Names of peers come from the
+// configuration, which bounds their number.
 type Quota struct {
 	parserTime   account // of seconds of the processor
 	parserMemory memory.Share
@@ -36,8 +37,8 @@ func New(cores int, parsing int64) *Quotas {
 	return &Quotas{cores: cores, parsing: memory.NewBudget(parsing), scheduler: scheduler{cores: cores}}
 }
 
-// Schedule returns begin, which waits until the peer may work on a frame and returns end, which lets the next peer work. They are for one goroutine at a
-// time. While a peer is alone, begin does not wait.
+// Schedule returns begin, which waits until the peer may work on a frame and returns end, which lets the next peer
+// work. They are for one goroutine at a time. While a peer is alone, begin does not wait.
 func (q *Quotas) Schedule(x *Quota) (begin func() (end func())) {
 	g := new(grant)
 	end := func() { q.scheduler.end(g) }
@@ -86,9 +87,9 @@ func (q *Quotas) Enter(x *Quota) (leave func()) {
 	}
 }
 
-// The bounds of decoding. A few bytes may stand for megabytes: a peer that sends such blocks has this side write as fast as memory
-// allows, and other peers' connections starve. While several peers have connections, the bytes that a peer's bytes decode to, beyond decodeTimes their
-// number, are taken from an allowance of the peer.
+// The bounds of decoding. A few bytes may stand for megabytes: a peer that sends such blocks has this side write as
+// fast as memory allows, and other peers' connections starve. While several peers have connections, the bytes that a
+// peer's bytes decode to, beyond decodeTimes their number, are taken from an allowance of the peer.
 const (
 	decodeTimes = 16
 	decodeRate  = 128 << 20 // bytes a second for each core
@@ -102,14 +103,16 @@ func (x *Quota) Pace(encoded, decoded int, gone <-chan struct{}) {
 	}
 }
 
-// The bounds of dials that are repeated for one peer, since their server has refused. Its openings have a rate, and with it the first dial of each; without
-// one for the others, the openings that may wait at once would each have a server dialled every second.
+// The bounds of dials that are repeated for one peer, since their server has refused. Its openings have a rate, and
+// with it the first dial of each; without one for the others, the openings that may wait at once would each have a
+// server dialled every second.
 const (
 	DialRate  = 200 // a second
 	DialBurst = 512 // at once
 )
 
-// AwaitDial waits until a server may be dialled once more for the peer, or ctx ends. A dial that is given up takes nothing from the others.
+// AwaitDial waits until a server may be dialled once more for the peer, or ctx ends. A dial that is given up takes
+// nothing from the others.
 func (x *Quota) AwaitDial(ctx context.Context) {
 	if !x.dials.await(1, ctx.Done()) {
 		x.dials.giveBack(1)

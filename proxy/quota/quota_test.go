@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// While two peers have connections, one that sends a few bytes for megabytes has them decoded at its allowance; one whose bytes decode to a
-// few times their number, and one that is alone, wait for nothing.
+// While two peers have connections, one that sends a few bytes for megabytes has them decoded at its allowance; one
+// whose bytes decode to a few times their number, and one that is alone, wait for nothing.
 func TestDecodingIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := Quotas{cores: 2}
@@ -84,8 +84,8 @@ func TestPeersTakeTurns(t *testing.T) {
 	})
 }
 
-// Dials that are repeated for a peer go through at once up to a burst, then at a rate, whatever another peer's do. Ones that are given up take
-// nothing from the others.
+// Dials that are repeated for a peer go through at once up to a burst, then at a rate, whatever another peer's do. Ones
+// that are given up take nothing from the others.
 func TestRepeatedDialsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := Quotas{cores: 2}

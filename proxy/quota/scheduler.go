@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// A scheduler divides the processors between peers while several have connections. Go's own scheduler is fair to goroutines: a peer
-// with a hundred busy connections would get a hundred times as much as one with a single connection. So a connection works on each
-// frame from its peer under a grant. There are as many grants as cores; a peer that holds none gets one at once, and otherwise the
-// peer gets the next one that has worked least of late (start-time fair queueing). Nobody waits while a grant is free.
+// A scheduler divides the processors between peers while several have connections. Go's own scheduler is fair to
+// goroutines: a peer with a hundred busy connections would get a hundred times as much as one with a single connection.
+// So a connection works on each frame from its peer under a grant. There are as many grants as cores; a peer that holds
+// none gets one at once, and otherwise the peer gets the next one that has worked least of late (start-time fair
+// queueing). Nobody waits while a grant is free.
 //
-// Work may block, as on an app that does not read, which must not keep others waiting: a grant lapses after a while, and
-// the work goes on without.
+// Work may block, as on an app that does not read, which must not keep others waiting: a grant lapses after a while,
+// and the work goes on without.
 type scheduler struct {
 	cores int
 	mu    sync.Mutex

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// work has n connections of a peer do pieces of work that take so long each, until the end, and returns a function that says how many were done.
+// work has n connections of a peer do pieces of work that take so long each, until the end, and returns a function that
+// says how many were done.
 func (s *scheduler) work(wg *sync.WaitGroup, of *share, n int, long time.Duration, end time.Time) (done func() int) {
 	var mu sync.Mutex
 	sum := 0
@@ -62,7 +63,8 @@ func TestSchedulerLetsOneConnectionWork(t *testing.T) {
 	})
 }
 
-// While the other peers are idle one peer has all cores, and work that blocks keeps nobody waiting for longer than a grant lasts.
+// While the other peers are idle one peer has all cores, and work that blocks keeps nobody waiting for longer than a
+// grant lasts.
 func TestSchedulerKeepsNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduler{cores: 2}

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime returns the processor time of the calling thread. The time in which the machine runs other programs is not in it.
+// threadTime returns the processor time of the calling thread. The time in which the machine runs other programs is not
+// in it.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {

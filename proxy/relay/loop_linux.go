@@ -36,9 +36,9 @@ func newLoop(p pool, left func(*pair)) (*loop, error) {
 	return l, nil
 }
 
-// add has the thread take care of a pair. Both connections are reported once for each new state (EPOLLET), so that nothing is
-// told to the kernel again until they are closed. The lock keeps the thread from doing so, at the state of the first one, before it
-// is told of the second: that number may be another connection's by then.
+// add has the thread take care of a pair. Both connections are reported once for each new state (EPOLLET), so that
+// nothing is told to the kernel again until they are closed. The lock keeps the thread from doing so, at the state of
+// the first one, before it is told of the second: that number may be another connection's by then.
 func (l *loop) add(p *pair) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,7 +31,8 @@ type direction struct {
 	done bool   // it has been
 }
 
-// An ability is an operation that a connection can do, as far as is known: until a call has answered EAGAIN it is worth a try.
+// An ability is an operation that a connection can do, as far as is known: until a call has answered EAGAIN it is worth
+// a try.
 type ability struct{ read, write, hung bool }
 
 const (
@@ -229,8 +230,8 @@ func (p *pair) count(i, n int) {
 	p.moved(n)
 }
 
-// The calls below do not wait, so the scheduler is not told of them: it would have another thread go on in the stead of one that
-// moves much.
+// The calls below do not wait, so the scheduler is not told of them: it would have another thread go on in the stead of
+// one that moves much.
 
 func call(number uintptr, fd int, b []byte) (int, unix.Errno) {
 	n, _, e := unix.RawSyscall(number, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))

@@ -18,9 +18,9 @@ const (
 // A pipe is one that bytes are spliced through.
 type pipe struct{ r, w int }
 
-// newPipe returns a pipe of size bytes, or of as many as the kernel allows. It returns nil if there are no more descriptors,
-// or only pipes that are smaller than the buffer that copying moves at once: a user without privileges gets one page or two
-// once all his pipes have more than fs.pipe-user-pages-soft (pipe(7)).
+// newPipe returns a pipe of size bytes, or of as many as the kernel allows. It returns nil if there are no more
+// descriptors, or only pipes that are smaller than the buffer that copying moves at once: a user without privileges
+// gets one page or two once all his pipes have more than fs.pipe-user-pages-soft (pipe(7)).
 func newPipe(size int) *pipe {
 	var fds [2]int
 	if unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {

@@ -24,7 +24,8 @@ func TestLocksAreWatched(t *testing.T) {
 	})
 }
 
-// A pair is added, ends by itself or is reset by Close: that takes locks in the order of the package comment, and the callback is called without one.
+// A pair is added, ends by itself or is reset by Close: that takes locks in the order of the package comment, and the
+// callback is called without one.
 func TestLockOrder(t *testing.T) {
 	ranktest.SkipInRace(t)
 	held := make(chan bool, 2)

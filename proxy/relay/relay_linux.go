@@ -51,8 +51,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Add takes over two connections and returns at once. ended, which may be nil, is called once both are closed; it must not
-// wait. After an error nothing has happened to them.
+// Add takes over two connections and returns at once. ended, which may be nil, is called once both are closed; it must
+// not wait. After an error nothing has happened to them.
 func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
 	p := &pair{moved: r.Moved, ended: ended}
 	for i, c := range []*net.TCPConn{a, b} {

@@ -35,8 +35,8 @@ func New(cfg Config) (*Relay, error) {
 	return &Relay{Config: cfg, pairs: map[*pair]struct{}{}}, nil
 }
 
-// Add takes over two connections and returns at once. ended, which may be nil, is called once both are closed; it must not
-// wait. After an error nothing has happened to them.
+// Add takes over two connections and returns at once. ended, which may be nil, is called once both are closed; it must
+// not wait. After an error nothing has happened to them.
 func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
 	p := &pair{a: a, b: b}
 	r.mu.Lock()

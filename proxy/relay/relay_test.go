@@ -101,8 +101,8 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// A reset arrives as a reset, from either side, behind the bytes that came before it, whether bytes are under way the other
-// way or not.
+// A reset arrives as a reset, from either side, behind the bytes that came before it, whether bytes are under way the
+// other way or not.
 func TestReset(t *testing.T) {
 	r := newRelay(t)
 	for name, c := range map[string]struct {

@@ -44,14 +44,15 @@ type denseBlock struct {
 // maxHistories bounds the blocks of a tensor that have a History.
 const maxHistories = 8
 
-// minBlock is the mean length in bytes of the blocks of a large tensor that are remembered; of shorter blocks there would be
-// too many, and some travel exactly.
+// minBlock is the mean length in bytes of the blocks of a large tensor that are remembered; of shorter blocks there
+// would be too many, and some travel exactly.
 const minBlock = 256
 
 // maxBlocks bounds the blocks that are remembered of a tensor.
 func maxBlocks(size int) int { return 64 + size/minBlock }
 
-// denseCost returns the bytes that a tensor's memory takes at most: residual, last value, blocks (32 bytes each), Histories, Controls (32 bytes each), and itself.
+// denseCost returns the bytes that a tensor's memory takes at most: residual, last value, blocks (32 bytes each),
+// Histories, Controls (32 bytes each), and itself.
 func denseCost(d tensor.DType, size int) int64 {
 	histories := min(maxHistories, size/d.Size()/tensor.MinHistory)
 	return 4*int64(size/d.Size()) + int64(tensor.KeptSize(d, size)) + 32*int64(maxBlocks(size)) + int64(histories*tensor.HistorySize) + 32*int64(spans(size)) + 512
@@ -77,8 +78,8 @@ func sideBySide(floats, bytes int) ([]float32, []byte) {
 	return v[:floats:floats], unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v[floats:]))), bytes)
 }
 
-// Lock locks the residual, which is about to change. An encoder with feedback must not run without it: a connection that takes
-// the place of a broken one may have the same tensors.
+// Lock locks the residual, which is about to change. An encoder with feedback must not run without it: a connection
+// that takes the place of a broken one may have the same tensors.
 func (d *Dense) Lock() {
 	d.mu.Lock()
 	d.changed()
@@ -94,8 +95,8 @@ func (d *Dense) changed() {
 	}
 }
 
-// Begin notes that the next value comes, and reports whether a residual flush is due with it: every so many values, or never
-// if every is 0.
+// Begin notes that the next value comes, and reports whether a residual flush is due with it: every so many values, or
+// never if every is 0.
 func (d *Dense) Begin(every int) (flush bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,9 +104,9 @@ func (d *Dense) Begin(every int) (flush bool) {
 	return every > 0 && d.values%every == 0
 }
 
-// Check is the content check: it compares a block with the tensor's last values and keeps it as the last. The block may lose something if
-// the verdict is tensor.Fits. presumed: it need not earn trust, and is compared with the last value only. first says that there was nothing
-// to compare it with. placed is the block's tensor's.
+// Check is the content check: it compares a block with the tensor's last values and keeps it as the last. The block may
+// lose something if the verdict is tensor.Fits. presumed: it need not earn trust, and is compared with the last value
+// only. first says that there was nothing to compare it with. placed is the block's tensor's.
 func (d *Dense) Check(off int, block []byte, presumed bool, placed *tensor.Placement) (v tensor.Verdict, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,8 +152,9 @@ func (d *Dense) block(off, n int) *denseBlock {
 	return nil
 }
 
-// cut makes a block there in place of the blocks that it lies over, as when another codec cuts the tensor. It has no more trust than each
-// of them. first says that the block has bytes that none of them had, and then it has none; made is nil if there are too many blocks.
+// cut makes a block there in place of the blocks that it lies over, as when another codec cuts the tensor. It has no
+// more trust than each of them. first says that the block has bytes that none of them had, and then it has none; made
+// is nil if there are too many blocks.
 func (d *Dense) cut(off, n int) (made *denseBlock, first bool) {
 	i := d.from(off)
 	b, j, known := denseBlock{off: off, n: n}, i, off // bytes up to known lie in blocks
@@ -198,7 +200,8 @@ func (d *Dense) Part(off, bytes int) []float32 {
 // Control returns the Control of the block at off. It may be used under Lock only.
 func (d *Dense) Control(off int) *feedback.Control { return &d.controls[off/controlSpan] }
 
-// Guarded reports whether the block at off should travel exactly, with its residual, since it is too far behind, and counts its value.
+// Guarded reports whether the block at off should travel exactly, with its residual, since it is too far behind, and
+// counts its value.
 func (d *Dense) Guarded(off int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -61,8 +61,8 @@ func block(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// When a tensor is cut otherwise, each new block is compared with the bytes under it, if all are known, and does not win
-// back the trust that they have lost.
+// When a tensor is cut otherwise, each new block is compared with the bytes under it, if all are known, and does not
+// win back the trust that they have lost.
 func TestTrustSurvivesOtherCuts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := New(1<<20, Events{})
@@ -189,8 +189,9 @@ func TestControlsBelongToTheTensor(t *testing.T) {
 	}
 }
 
-// Weights in the place of a gradient that has earned trust are found by the first weights that the job has broadcast, also by the second half of a block. A
-// presumed gradient is not compared with them, and without them such a block fits in.
+// Weights in the place of a gradient that has earned trust are found by the first weights that the job has broadcast,
+// also by the second half of a block. A presumed gradient is not compared with them, and without them such a block fits
+// in.
 func TestChecksAgainstTheFirstWeights(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	weights := block(r, 4000)

@@ -2,11 +2,12 @@ package residual
 
 import "time"
 
-// afterlife is how long the memory of a tensor with an origin is kept once its connection has ended. Jobs that make their process groups anew, such as torchft's,
-// do so in seconds, and wait for a lost replica for minutes.
+// afterlife is how long the memory of a tensor with an origin is kept once its connection has ended. Jobs that make
+// their process groups anew, such as torchft's, do so in seconds, and wait for a lost replica for minutes.
 const afterlife = 10 * time.Minute
 
-// End notes that the connection of d has ended. The memory is forgotten unless the tensor has an origin, by which a later connection may know it.
+// End notes that the connection of d has ended. The memory is forgotten unless the tensor has an origin, by which a
+// later connection may know it.
 func (s *Store) End(d *Dense) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

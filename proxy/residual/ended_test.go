@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A tensor with an origin keeps its residual for the next connection, under that connection's key; others end with theirs. As long as the first
-// connection lives, a tensor of another one is another tensor.
+// A tensor with an origin keeps its residual for the next connection, under that connection's key; others end with
+// theirs. As long as the first connection lives, a tensor of another one is another tensor.
 func TestTensorsWithAnOriginOutliveTheirConnection(t *testing.T) {
 	forgotten := 0
 	s := New(1<<20, Events{Forgot: func(n int) { forgotten += n }})
@@ -71,7 +71,8 @@ func TestEndedTensorsMakeRoom(t *testing.T) {
 	})
 }
 
-// The memory of an ended connection is let go once it counts no more, long before its time is over: only what is held is reachable.
+// The memory of an ended connection is let go once it counts no more, long before its time is over: only what is held
+// is reachable.
 func TestEndedTensorsAreLetGo(t *testing.T) {
 	const tensors, held = 50, 2
 	s := New(held*denseCost(tensor.Float32, 4000), Events{})
@@ -90,7 +91,8 @@ func TestEndedTensorsAreLetGo(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// A tensor's time after its connection begins with its last connection's end, and of two that ended, the one that was used last goes on.
+// A tensor's time after its connection begins with its last connection's end, and of two that ended, the one that was
+// used last goes on.
 func TestLastEndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resumed := 0

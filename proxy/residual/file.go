@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Changes counts the changes of the residuals that Save writes. A save is up to date as long as Changes returns the number that
-// it returned before the save.
+// Changes counts the changes of the residuals that Save writes. A save is up to date as long as Changes returns the
+// number that it returned before the save.
 func (s *Store) Changes() uint64 { return s.changes.Load() }
 
 // Save writes the residuals of tensors that outlive their connections. It copies one tensor at a time, so that
@@ -59,8 +59,9 @@ func (d *Dense) appendEntry(buf []byte) []byte {
 	return buf
 }
 
-// Load reads a file that Save has written, to its end: r may judge by then whether all its bytes are right, and nothing is loaded if it returns an
-// error instead of io.EOF. Tensors that have come since keep their residuals. It remembers no more than the Store's limit allows, whatever r holds.
+// Load reads a file that Save has written, to its end: r may judge by then whether all its bytes are right, and nothing
+// is loaded if it returns an error instead of io.EOF. Tensors that have come since keep their residuals. It remembers
+// no more than the Store's limit allows, whatever r holds.
 func (s *Store) Load(r io.Reader) error {
 	in := &fileReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(castagnoli)}
 	if begin := in.next(len(magic)); string(begin) != magic {

@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Residuals outlive the process where their tensors do (parser.Traits): Save and Load. A file is as old as its save; the job's
-// sums then lack, once, the losses since. No tensors of Gloo outlive a connection.
+// Residuals outlive the process where their tensors do (parser.Traits): Save and Load. A file is as old as its save;
+// the job's sums then lack, once, the losses since. No tensors of Gloo outlive a connection.
 //
 // The file: "gpresid1", then entries of a kind (1) and its fields, then 0 and the CRC-32C of all bytes before it
 // (4). Lengths, sizes and counts are varints, the rest is little-endian. The entries:
@@ -37,7 +37,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // maxOwner is the most bytes of an owner's name that is read.
 const maxOwner = 1 << 10
 
-// Owner names the tensors of a job that are sent to a peer. A file of an earlier version names the job alone: its residuals are not found.
+// Owner names the tensors of a job that are sent to a peer. A file of an earlier version names the job alone: its
+// residuals are not found.
 func Owner(job, peer string) string { return job + "\x00" + peer }
 
 var (

@@ -24,7 +24,8 @@ func (s *Store) saveRows(out *bufio.Writer) error {
 	s.mu.Unlock()
 	var buf []byte
 	for _, m := range lasting {
-		// From the last to the first: a row may be moved to an earlier place, and is then saved twice, but never left out.
+		// From the last to the first: a row may be moved to an earlier place, and is then saved twice, but never left
+		// out.
 		for before := math.MaxInt; before > 0; {
 			if buf, before = m.appendEntry(buf[:0], before); len(buf) == 0 {
 				continue
@@ -37,8 +38,8 @@ func (s *Store) saveRows(out *bufio.Writer) error {
 	return nil
 }
 
-// appendEntry appends an entry of rows at places below before, and returns the place below which there are others. It appends
-// nothing if none of them has a residual.
+// appendEntry appends an entry of rows at places below before, and returns the place below which there are others. It
+// appends nothing if none of them has a residual.
 func (m *Rows) appendEntry(buf []byte, before int) ([]byte, int) {
 	m.ledger.mu.Lock()
 	defer m.ledger.mu.Unlock()

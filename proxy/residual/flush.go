@@ -7,10 +7,10 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A residual flush sends a value exactly that could have lost something, with the residual added. Replicas that only add up
-// the values that they receive, as replicas of plain SGD do, are then where they would be without any loss, but for rounding.
-// Replicas whose optimizer weighs old values less than new ones (momentum), or each by the others (Adam), are not: they have
-// already used the values that they received.
+// A residual flush sends a value exactly that could have lost something, with the residual added. Replicas that only
+// add up the values that they receive, as replicas of plain SGD do, are then where they would be without any loss, but
+// for rounding. Replicas whose optimizer weighs old values less than new ones (momentum), or each by the others (Adam),
+// are not: they have already used the values that they received.
 
 // Flush adds residual, which must be a Part of d, to the elements of a block.
 func (d *Dense) Flush(block []byte, residual []float32) {

@@ -2,7 +2,8 @@ package residual
 
 import "sync/atomic"
 
-// A Job says whether the user's word on the sums of a job still holds. It lives as long as connections of the job use it.
+// A Job says whether the user's word on the sums of a job still holds. It lives as long as connections of the job use
+// it.
 type Job struct {
 	name    string
 	users   int // guarded by ledger.mu

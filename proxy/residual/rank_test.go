@@ -15,7 +15,8 @@ var locks = ranktest.Watcher{Often: true}
 // All tests of this package run with their locks watched, and fail together if one was taken under another.
 func TestMain(m *testing.M) { ranktest.Main(m, &locks) }
 
-// Every lock of the package is watched, and none is taken under another while senders, a Save and a store that is too small use dense and sparse tensors at once.
+// Every lock of the package is watched, and none is taken under another while senders, a Save and a store that is too
+// small use dense and sparse tensors at once.
 func TestLocksAreTakenAlone(t *testing.T) {
 	s := New(3*denseCost(tensor.Float32, 4000), Events{})
 	d := newDense(&s.ledger, denseKey{"job", 99}, tensor.Float32, 4000, true)

@@ -5,11 +5,13 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// The guard of sparse tensors (feedback.Control) watches an array, and not each of its rows: a row's own Control would take 32 bytes beside the 48 that a row takes
-// already and a few of its values, and could not act by itself, since a block of rows is coded as one.
+// The guard of sparse tensors (feedback.Control) watches an array, and not each of its rows: a row's own Control would
+// take 32 bytes beside the 48 that a row takes already and a few of its values, and could not act by itself, since a
+// block of rows is coded as one.
 //
-// It looks at rows that have come before, and at no others: the residual of a new row says nothing of how far receivers are behind. Once it acts, the values
-// that follow travel exactly, each with the residuals of its own rows; rows that do not come in that time keep theirs.
+// It looks at rows that have come before, and at no others: the residual of a new row says nothing of how far receivers
+// are behind. Once it acts, the values that follow travel exactly, each with the residuals of its own rows; rows that
+// do not come in that time keep theirs.
 
 const (
 	rowsMeasured = 64 // rows of a block that are looked at, at most,
@@ -23,8 +25,9 @@ type RowSample struct {
 	before   []float32
 }
 
-// SampleRows samples the rows of a block that have a residual: at most 64 rows, and the first 16 elements of each. It looks at every row of a
-// block with fewer than 128 rows until it has 64, and at rows in even distances of a larger one. residual is the block's.
+// SampleRows samples the rows of a block that have a residual: at most 64 rows, and the first 16 elements of each. It
+// looks at every row of a block with fewer than 128 rows until it has 64, and at rows in even distances of a larger
+// one. residual is the block's.
 func (m *Rows) SampleRows(residual []float32) *RowSample {
 	s := &RowSample{width: m.width, n: min(m.width, rowMeasured), rows: make([]int, 0, rowsMeasured)}
 	s.before = make([]float32, 0, rowsMeasured*s.n)

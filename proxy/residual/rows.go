@@ -8,10 +8,10 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Rows are the memory of one sparse tensor: of the array that its index belongs to (job and key of the index), and not of the
-// set of rows of one message. Rows that are being encoded are taken out of it ([Rows.Take]), and their new residual is given
-// back ([Store.GiveRows]); so no lock is held over an encoding, and connections that send the same rows at once lose nothing, in
-// whatever order. ledger.mu guards all fields but the first five.
+// Rows are the memory of one sparse tensor: of the array that its index belongs to (job and key of the index), and not
+// of the set of rows of one message. Rows that are being encoded are taken out of it ([Rows.Take]), and their new
+// residual is given back ([Store.GiveRows]); so no lock is held over an encoding, and connections that send the same
+// rows at once lose nothing, in whatever order. ledger.mu guards all fields but the first five.
 type Rows struct {
 	rowsKey
 	dtype   tensor.DType
@@ -46,7 +46,8 @@ type row struct {
 const (
 	// chunkSize is about how many values are allocated at a time.
 	chunkSize = 4 << 10
-	// maxArrays bounds the sparse tensors: Store.fit looks at each of them to find the row that was used least recently.
+	// maxArrays bounds the sparse tensors: Store.fit looks at each of them to find the row that was used least
+	// recently.
 	maxArrays = 1 << 10
 )
 
@@ -92,8 +93,8 @@ type RowsDue struct {
 	Measured bool // the guard looks at its encoding
 }
 
-// Begin notes that the next value comes, of whatever rows. A residual flush is due every so many values, or never if every is 0. bound is that of
-// the codec's residual ratio; 0: it does not adapt.
+// Begin notes that the next value comes, of whatever rows. A residual flush is due every so many values, or never if
+// every is 0. bound is that of the codec's residual ratio; 0: it does not adapt.
 func (m *Rows) Begin(every int, bound float64) (due RowsDue) {
 	m.ledger.mu.Lock()
 	defer m.ledger.mu.Unlock()
@@ -107,8 +108,8 @@ func (m *Rows) Begin(every int, bound float64) (due RowsDue) {
 	return due
 }
 
-// Check is the content check: it compares a block of rows with the blocks that came before, and reports whether it may lose
-// something; first says that there were none.
+// Check is the content check: it compares a block of rows with the blocks that came before, and reports whether it may
+// lose something; first says that there were none.
 func (m *Rows) Check(block []byte) (plausible, first bool) {
 	square := meanSquare(m.dtype, block)
 	m.ledger.mu.Lock()

@@ -36,8 +36,8 @@ func (m *Rows) sound(t *testing.T) {
 	}
 }
 
-// Arrays and tensors of all kinds share the limit. The tensor or row that was used least recently is lost first, and counted; all other
-// residuals are those of a map without bounds.
+// Arrays and tensors of all kinds share the limit. The tensor or row that was used least recently is lost first, and
+// counted; all other residuals are those of a map without bounds.
 func TestRowsAreBounded(t *testing.T) {
 	ranktest.Unwatched(t)
 	const limit = 200 << 10
@@ -123,7 +123,8 @@ func TestLeastRecentRowsGoFirst(t *testing.T) {
 	}
 }
 
-// A row that is under way twice, as on two connections, gets its earlier residual once, and then the residuals that both give back.
+// A row that is under way twice, as on two connections, gets its earlier residual once, and then the residuals that
+// both give back.
 func TestRowsUnderWayTwice(t *testing.T) {
 	s := New(1<<20, Events{})
 	m := s.Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, 2, true)

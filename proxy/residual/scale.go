@@ -8,11 +8,11 @@ import (
 )
 
 // A scale is the content check of sparse gradients. Their rows have no last value to be compared with, and the rows of
-// one message may be a thousand times as frequent as others, so a block is compared with the range in which the blocks of
-// earlier values lay: its root mean square must be within a factor of 4 of that range. A block outside ends trust, until some
-// values in a row have been within it: three, six after the second such block, up to 3072, and three again after many values
-// that fitted, as with dense tensors (tensor.Trust). Roles of sparse tensors are proved on the wire: this is the second look.
-// The zero scale has seen nothing, and trusts no block until a value after the first.
+// one message may be a thousand times as frequent as others, so a block is compared with the range in which the blocks
+// of earlier values lay: its root mean square must be within a factor of 4 of that range. A block outside ends trust,
+// until some values in a row have been within it: three, six after the second such block, up to 3072, and three again
+// after many values that fitted, as with dense tensors (tensor.Trust). Roles of sparse tensors are proved on the wire:
+// this is the second look. The zero scale has seen nothing, and trusts no block until a value after the first.
 type scale struct {
 	low, high       float64 // mean squares of the blocks of earlier values; 0: there were none
 	nowLow, nowHigh float64 // of the current value; 0: none so far
@@ -52,8 +52,8 @@ func (s *scale) begin() {
 	s.nowLow, s.nowHigh, s.strange = 0, 0, false
 }
 
-// check takes note of a block of that mean square, and reports whether it may lose something; first says that no value came
-// before this one.
+// check takes note of a block of that mean square, and reports whether it may lose something; first says that no value
+// came before this one.
 func (s *scale) check(square float64) (plausible, first bool) {
 	if first = s.high == 0; !(square > 0) || math.IsInf(square, 0) {
 		return false, first

@@ -21,7 +21,8 @@ type Store struct {
 	resumed func()      // may be nil
 }
 
-// Events are told to the owner of a Store. Its functions may be nil, are called with locks held, and must not call the Store.
+// Events are told to the owner of a Store. Its functions may be nil, are called with locks held, and must not call the
+// Store.
 type Events struct {
 	Forgot     func(n int) // n tensors have lost their residual
 	ForgotRows func(n int) // n rows of sparse tensors have
@@ -35,7 +36,8 @@ func New(limit int64, e Events) *Store {
 	return s
 }
 
-// Short reports whether the limit was too little at any time, so that a tensor or a row was forgotten or never remembered.
+// Short reports whether the limit was too little at any time, so that a tensor or a row was forgotten or never
+// remembered.
 func (s *Store) Short() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +51,9 @@ func (s *Store) Held() (dense, sparse int, bytes int64) {
 	return s.dense.Len() + s.ended.Len(), len(s.rows), s.bytes
 }
 
-// Dense returns the memory of the dense tensor t, which is new if there was none or if size, type or origin have changed. The memory of a tensor with t's origin
-// whose connection has ended is t's. It is nil if t alone is larger than the limit. lasting says that the tensor outlives its connection, and the process.
+// Dense returns the memory of the dense tensor t, which is new if there was none or if size, type or origin have
+// changed. The memory of a tensor with t's origin whose connection has ended is t's. It is nil if t alone is larger
+// than the limit. lasting says that the tensor outlives its connection, and the process.
 func (s *Store) Dense(job string, t tensor.Tensor, lasting bool) *Dense {
 	k := denseKey{job, t.Key}
 	s.mu.Lock()
@@ -108,7 +111,8 @@ func (s *Store) fit(n int64) {
 	}
 }
 
-// forget drops a memory. Encoders that still hold its residual go on with it until the tensor's next value. s.mu is held.
+// forget drops a memory. Encoders that still hold its residual go on with it until the tensor's next value. s.mu is
+// held.
 func (s *Store) forget(d *Dense) {
 	s.dense.Delete(d.denseKey)
 	s.bytes -= d.cost()
@@ -118,7 +122,8 @@ func (s *Store) forget(d *Dense) {
 	}
 }
 
-// resume returns the memory of the tensor t under its new key, if an ended connection has left it; else nil. s.mu is held.
+// resume returns the memory of the tensor t under its new key, if an ended connection has left it; else nil. s.mu is
+// held.
 func (s *Store) resume(k denseKey, t tensor.Tensor) *Dense {
 	origin := denseKey{k.job, t.Origin}
 	d, ok := s.ended.Peek(origin)

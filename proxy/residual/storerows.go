@@ -3,7 +3,8 @@ package residual
 import "github.com/gradproxy/gradproxy/tensor"
 
 // Rows returns the memory of t's array, whose rows have width elements. It is new if there was none or if width or type
-// have changed, and nil if it had no room for a row. lasting says that the tensor outlives its connection, and the process.
+// have changed, and nil if it had no room for a row. lasting says that the tensor outlives its connection, and the
+// process.
 func (s *Store) Rows(job string, t tensor.Tensor, width int, lasting bool) *Rows {
 	k := rowsKey{job, t.Keys}
 	s.mu.Lock()
@@ -45,7 +46,8 @@ func (s *Store) DropRows(m *Rows) {
 	}
 }
 
-// GiveRows adds src to the residuals of rows of m; src is of no use then. Residuals of rows for which there is no room are lost.
+// GiveRows adds src to the residuals of rows of m; src is of no use then. Residuals of rows for which there is no room
+// are lost.
 func (s *Store) GiveRows(m *Rows, ids IDs, src []float32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ const (
 	staleAge  = 1024 // inputs after which the result of an earlier one will not come
 )
 
-// Sums compares samples of the messages that a connection's app puts into sums with the results, as both pass. Its methods are safe for
-// concurrent use. The zero Sums is ready for use.
+// Sums compares samples of the messages that a connection's app puts into sums with the results, as both pass. Its
+// methods are safe for concurrent use. The zero Sums is ready for use.
 type Sums struct {
 	mu     lock
 	inputs map[uint64]*input // by tensor.Part
@@ -25,7 +25,8 @@ type input struct {
 	number int
 }
 
-// Put notes a message. sample is a sample of it. If there are too many, a message that waits in vain makes room, or this one is not noted.
+// Put notes a message. sample is a sample of it. If there are too many, a message that waits in vain makes room, or
+// this one is not noted.
 func (s *Sums) Put(job *Job, t tensor.Tensor, sample *tensor.Contribution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +47,8 @@ func (s *Sums) Put(job *Job, t tensor.Tensor, sample *tensor.Contribution) {
 	s.inputs[t.Part] = &input{job: job, t: t, sample: *sample, number: s.count}
 }
 
-// See takes bytes of t, which has the result of a message if t.Whole is set. When the last of them has come, it returns the message's tensor, its
-// job, and the verdict on the message; job is nil before, and if there is nothing to tell.
+// See takes bytes of t, which has the result of a message if t.Whole is set. When the last of them has come, it returns
+// the message's tensor, its job, and the verdict on the message; job is nil before, and if there is nothing to tell.
 func (s *Sums) See(t tensor.Tensor, b []byte) (of tensor.Tensor, job *Job, v tensor.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,14 +8,17 @@ import (
 const (
 	// settling is how many values of each connection do not count after the first that a candidate has coded.
 	settling = 8
-	// patience is how many values of a connection a candidate may take to be used at all; then they count as they travel.
+	// patience is how many values of a connection a candidate may take to be used at all; then they count as they
+	// travel.
 	patience = 24
-	// still is how many times as large a residual may become, to have settled; larger the same of the encodings, of which a residual that grows has more and more.
+	// still is how many times as large a residual may become, to have settled; larger the same of the encodings, of
+	// which a residual that grows has more and more.
 	still  = 1.25
 	larger = 1.02
 	// counted is how many values of each connection a window counts at least before another tensor may have its turn.
 	counted = 24
-	// windowValues is how many values of each connection a window has before another tensor may have its turn, where residuals wait for the next window of the piece.
+	// windowValues is how many values of each connection a window has before another tensor may have its turn, where
+	// residuals wait for the next window of the piece.
 	windowValues = 64
 	// waited is how many values of each connection do not count after the residual has waited.
 	waited = 16
@@ -23,9 +26,11 @@ const (
 	tired = 2048
 )
 
-// An account has the measures of one candidate in one window. A residual grows for a while, by few values under int8 and by more than a hundred under a codec that drops
-// nearly all elements, and while it grows the encodings are smaller than they will be. So the measures are summed apart for the values 9 to 16 of each connection, 17 to 32 and so on,
-// and the values count from the first such period whose residual is hardly larger than that of the measured period before.
+// An account has the measures of one candidate in one window. A residual grows for a while, by few values under int8
+// and by more than a hundred under a codec that drops nearly all elements, and while it grows the encodings are smaller
+// than they will be. So the measures are summed apart for the values 9 to 16 of each connection, 17 to 32 and so on,
+// and the values count from the first such period whose residual is hardly larger than that of the measured period
+// before.
 type account struct {
 	values  int      // that were coded
 	used    bool     // the candidate has coded one
@@ -84,8 +89,8 @@ func (a *account) add(m *Measure, c *count) {
 	a.periods[i].add(m)
 }
 
-// from returns the first period that counts: by no later period has the residual grown. Two periods may be alike by chance, so a later one may show that the
-// residual was still growing. false: it grows, as far as is known.
+// from returns the first period that counts: by no later period has the residual grown. Two periods may be alike by
+// chance, so a later one may show that the residual was still growing. false: it grows, as far as is known.
 func (a *account) from() (period int, settled bool) {
 	last, loses := len(a.periods)-1, a.loses()
 	for i := range a.periods {
@@ -108,7 +113,8 @@ func (a *account) from() (period int, settled bool) {
 	return max(0, last), false
 }
 
-// loses reports whether the candidate was seen to lose something, or would have but for the guard. A lossless one is never measured.
+// loses reports whether the candidate was seen to lose something, or would have but for the guard. A lossless one is
+// never measured.
 func (a *account) loses() bool {
 	return slices.ContainsFunc(a.periods, func(p period) bool { return p.Measured > 0 || p.Behind > 0 })
 }

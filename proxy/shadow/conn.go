@@ -27,13 +27,15 @@ func NewConn(s *Current, peer string, has []string) *Conn {
 // maxUnder bounds the values of a connection that are copied at a time.
 const maxUnder = 64
 
-// A copying is an item whose bytes are still to come, and the Shadow that is to have it: by the time they are there the Current may be another.
+// A copying is an item whose bytes are still to come, and the Shadow that is to have it: by the time they are there the
+// Current may be another.
 type copying struct {
 	*item
 	shadow *Shadow
 }
 
-// See looks at bytes of a tensor that the sender is about to send by f, in order. It copies bytes of the sample, neither changes nor retains b, and never waits.
+// See looks at bytes of a tensor that the sender is about to send by f, in order. It copies bytes of the sample,
+// neither changes nor retains b, and never waits.
 func (c *Conn) See(f policy.Flow, t *tensor.Tensor, b []byte) {
 	if t.Off == 0 {
 		c.begin(f, t)
@@ -107,7 +109,8 @@ func (c *Conn) forget(x copying) {
 	x.shadow.release(x.item, false)
 }
 
-// Close forgets the values that are under way, and says that no more bytes come for a while, or ever. Bytes that come after all count as a new connection's.
+// Close forgets the values that are under way, and says that no more bytes come for a while, or ever. Bytes that come
+// after all count as a new connection's.
 func (c *Conn) Close() {
 	for _, x := range c.under {
 		c.forget(x)

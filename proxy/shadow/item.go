@@ -40,8 +40,9 @@ func (x *item) take(hold int, b []byte) {
 	x.pieces = append(x.pieces, Piece{n, hold})
 }
 
-// sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not compared here. Pieces whose residuals Trials
-// keep have keys of their own, and so has the whole of a tensor that also has pieces.
+// sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not
+// compared here. Pieces whose residuals Trials keep have keys of their own, and so has the whole of a tensor that also
+// has pieces.
 func (x *item) sampled() tensor.Tensor {
 	t := x.tensor
 	if t.Role != tensor.State || t.Base == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Trials remember by key, so that each piece has its own, also of a gradient that another tensor predicts, such as NVFlare's differences of weights; weights, which are
-// remembered by their base, keep theirs.
+// Trials remember by key, so that each piece has its own, also of a gradient that another tensor predicts, such as
+// NVFlare's differences of weights; weights, which are remembered by their base, keep theirs.
 func TestPiecesHaveKeysOfTheirOwn(t *testing.T) {
 	key := func(x tensor.Tensor, off int) uint64 {
 		return (&item{tensor: x, off: off, n: pieceSize}).sampled().Key

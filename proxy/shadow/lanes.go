@@ -12,7 +12,8 @@ const (
 	silent = 30 * time.Second
 )
 
-// A span is the time in which a Conn looks at bytes: until its connection ends, or rests. It has ended once nobody holds it: its Conn no more, and none of its values waits.
+// A span is the time in which a Conn looks at bytes: until its connection ends, or rests. It has ended once nobody
+// holds it: its Conn no more, and none of its values waits.
 type span struct{ holders atomic.Int64 }
 
 func (s *span) ended() bool { return s.holders.Load() == 0 }
@@ -24,9 +25,10 @@ type lane struct {
 	seen   time.Time // its last value
 }
 
-// lanes are the connections of a window. A connection that has ended leaves its place and its counts to the next one that comes: where connections come and go, the values
-// that each of them begins with come again and again, and they count. A connection that joins others begins to count anew. Where there are too many, one of
-// which no value has come for a while leaves its place as well.
+// lanes are the connections of a window. A connection that has ended leaves its place and its counts to the next one
+// that comes: where connections come and go, the values that each of them begins with come again and again, and they
+// count. A connection that joins others begins to count anew. Where there are too many, one of which no value has come
+// for a while leaves its place as well.
 type lanes struct {
 	taken map[*span]*lane
 	left  [][]count // by connections that are no more; by candidate
@@ -69,7 +71,8 @@ func (l *lanes) leave(leaves func(*span, *lane) bool) {
 	}
 }
 
-// rest closes all lines and keeps the counts, for the connections of the next window. Its first values do not count: the residual that has waited is of other values.
+// rest closes all lines and keeps the counts, for the connections of the next window. Its first values do not count:
+// the residual that has waited is of other values.
 func (l *lanes) rest() {
 	l.leave(func(*span, *lane) bool { return true })
 	if len(l.left) > maxLanes {

@@ -12,8 +12,8 @@ type group struct {
 	role      tensor.Role
 }
 
-// A Moved is the bytes of a group's values since the Shadow began, and the time in which they moved: without what the job computed for more than a second, and without
-// the hours in which it did not run.
+// A Moved is the bytes of a group's values since the Shadow began, and the time in which they moved: without what the
+// job computed for more than a second, and without the hours in which it did not run.
 type Moved struct {
 	Bytes int64
 	Time  time.Duration

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// The time in which a job's bytes move has no pauses of more than a second, however long the job rests, and all of a value that takes long.
+// The time in which a job's bytes move has no pauses of more than a second, however long the job rests, and all of a
+// value that takes long.
 func TestTimeInWhichBytesMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := start(t, &fakes{takes: time.Microsecond}, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 1})

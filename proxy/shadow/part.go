@@ -1,8 +1,9 @@
 package shadow
 
-// A part has the facts of one piece of a tensor, of the whole tensor, or of all pieces where they are many. While the Trials have memory its residuals wait from window to window, and so do its lanes' counts
-// and its accounts: a residual that takes hundreds of values to settle does so over several windows. Shadow.figures guards sums, accounts and coded; only the goroutine
-// changes them, and it alone uses the rest.
+// A part has the facts of one piece of a tensor, of the whole tensor, or of all pieces where they are many. While the
+// Trials have memory its residuals wait from window to window, and so do its lanes' counts and its accounts: a residual
+// that takes hundreds of values to settle does so over several windows. Shadow.figures guards sums, accounts and coded;
+// only the goroutine changes them, and it alone uses the rest.
 type part struct {
 	sums     []Measure // by candidate, of windows that were folded; nil: none was
 	accounts []account // by candidate, of the values since; nil: there are none
@@ -13,7 +14,8 @@ type part struct {
 	skipped  []bool // by candidate: it has no part in the present window
 }
 
-// begin begins a window. Where some candidates' residuals still grow, the others, of which enough is known, leave three windows of four to them. Shadow.figures is held.
+// begin begins a window. Where some candidates' residuals still grow, the others, of which enough is known, leave three
+// windows of four to them. Shadow.figures is held.
 func (p *part) begin(candidates int) {
 	if p.accounts == nil {
 		p.accounts, p.windows = make([]account, candidates), 0
@@ -63,7 +65,8 @@ func (p *part) sum(candidate int) (sum Measure) {
 	return sum
 }
 
-// complete reports whether the window may end. Where residuals wait for the next window it is one of some values, and else it must have counted enough by itself.
+// complete reports whether the window may end. Where residuals wait for the next window it is one of some values, and
+// else it must have counted enough by itself.
 func (p *part) complete(waits bool) bool {
 	lines := max(1, len(p.lanes.taken))
 	if waits {

@@ -1,17 +1,21 @@
-// Package shadow codes a sample of the values that a proxy sends by codecs that the proxy does not use, to tell beforehand the bytes, the error and
-// the coding time of each.
+// Package shadow codes a sample of the values that a proxy sends by codecs that the proxy does not use, to tell
+// beforehand the bytes, the error and the coding time of each.
 //
 //	sender ─▶ Conn.See ─▶ (copy, if the value is of the sample) ─▶ queue ─▶ one goroutine ─▶ a Trial for each candidate ─▶ sums
 //
-// The sender's way is not touched: See only looks, copies, and never waits. A value for which there is no room in the queue is dropped and counted. The
-// goroutine works for so long only that it stays within its share of the processors, and sleeps between values.
+// The sender's way is not touched: See only looks, copies, and never waits. A value for which there is no room in the
+// queue is dropped and counted. The goroutine works for so long only that it stays within its share of the processors,
+// and sleeps between values.
 //
-// The sample is whole tensors over consecutive values, so that feedback and differences are as on the real way: a tensor's window begins with a Trial that
-// knows nothing, the values of each connection until the codec is used and its residual has settled do not count, and the next ones do. Of a tensor larger than pieceSize the sample
-// is one piece where there is no time for all of it. While the Trials have memory a piece's residual, and the count of its values, wait from window to window. Windows go on while nobody waits; else the tensors take turns. Which tensors have a window follows from the processor time that their
-// values cost and from how often they come.
+// The sample is whole tensors over consecutive values, so that feedback and differences are as on the real way: a
+// tensor's window begins with a Trial that knows nothing, the values of each connection until the codec is used and its
+// residual has settled do not count, and the next ones do. Of a tensor larger than pieceSize the sample is one piece
+// where there is no time for all of it. While the Trials have memory a piece's residual, and the count of its values,
+// wait from window to window. Windows go on while nobody waits; else the tensors take turns. Which tensors have a
+// window follows from the processor time that their values cost and from how often they come.
 //
-// Weights are sampled together for all connections to a peer, by the tensor that predicts them, since a value that several receivers have in common crosses once.
+// Weights are sampled together for all connections to a peer, by the tensor that predicts them, since a value that
+// several receivers have in common crosses once.
 package shadow
 
 import (
@@ -27,8 +31,8 @@ type Config struct {
 	Codecs []string // the candidates
 	Memory int64    // bytes, of everything
 	Share  float64  // of one core; from 1 on the goroutine never rests
-	// Used returns the processor time that the calling thread has used. The time for which other programs hold up the goroutine is none of it: else a busy
-	// machine would have fewer values tried. nil: cputime.Now.
+	// Used returns the processor time that the calling thread has used. The time for which other programs hold up the
+	// goroutine is none of it: else a busy machine would have fewer values tried. nil: cputime.Now.
 	Used  func() time.Duration
 	Trial func(codec string, memory int64) (Trial, error)
 }
@@ -83,7 +87,8 @@ func (s *Shadow) closeTrials() {
 // queueMemory is how many bytes may wait, or be on their way into the queue.
 func (s *Shadow) queueMemory() int64 { return s.config.Memory / 4 }
 
-// trialsMemory is how many bytes all Trials may take for values. The rest of the memory is for lists of tensors, here (maxKnown) and in Trials.
+// trialsMemory is how many bytes all Trials may take for values. The rest of the memory is for lists of tensors, here
+// (maxKnown) and in Trials.
 func (s *Shadow) trialsMemory() int64 { return s.config.Memory / 2 }
 
 func (s *Shadow) trialMemory() int64 { return s.trialsMemory() / int64(max(1, len(s.config.Codecs))) }

@@ -105,7 +105,8 @@ func gradient(key uint64, size int) tensor.Tensor {
 // send shows a whole value in one piece.
 func send(c *Conn, t tensor.Tensor, b []byte) { c.See(policy.Flow{}, &t, b) }
 
-// The values that count are the ones after the candidate was used for a while and its residual has settled; the results are their sums.
+// The values that count are the ones after the candidate was used for a while and its residual has settled; the results
+// are their sums.
 func TestOnlySettledValuesCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{warm: 5, takes: time.Microsecond}
@@ -137,7 +138,8 @@ func TestOnlySettledValuesCount(t *testing.T) {
 	})
 }
 
-// Values count from the first period on after which the residual, and encodings with it, are hardly larger. Until then the latest count, and are said to be early.
+// Values count from the first period on after which the residual, and encodings with it, are hardly larger. Until then
+// the latest count, and are said to be early.
 func TestResidualsSettle(t *testing.T) {
 	for name, c := range map[string]struct {
 		residual         func(value int) float64
@@ -169,7 +171,8 @@ func TestResidualsSettle(t *testing.T) {
 	}
 }
 
-// A period in which nothing was measured, since all blocks were guarded, does not pass for one without a residual. A lossless candidate is never measured, and has settled at once.
+// A period in which nothing was measured, since all blocks were guarded, does not pass for one without a residual. A
+// lossless candidate is never measured, and has settled at once.
 func TestGuardedPeriodsTellNothing(t *testing.T) {
 	const values = 400
 	never := func(int) bool { return false }
@@ -203,7 +206,8 @@ func TestGuardedPeriodsTellNothing(t *testing.T) {
 // onePiece is as much memory as the window of a piece needs for each candidate, and too little for two pieces.
 const onePiece = 2 << 20
 
-// While there is time and memory, all of a tensor is sampled, by a window that does not end: its residual grows as on the path. Where another tensor waits, pieces take turns.
+// While there is time and memory, all of a tensor is sampled, by a window that does not end: its residual grows as on
+// the path. Where another tensor waits, pieces take turns.
 func TestWholeTensors(t *testing.T) {
 	for name, c := range map[string]struct {
 		size    int
@@ -258,7 +262,8 @@ func TestWholeTensors(t *testing.T) {
 	}
 }
 
-// Time is not left over while a tensor waits, also once the tensors that were refused have had as many windows as the others.
+// Time is not left over while a tensor waits, also once the tensors that were refused have had as many windows as the
+// others.
 func TestTurnsFollowAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Millisecond}
@@ -281,8 +286,9 @@ func TestTurnsFollowAtOnce(t *testing.T) {
 	})
 }
 
-// Where residuals wait from window to window, one that takes longer to settle than a window lasts settles over several, and until then all its values are said to be early. Where they are
-// lost, a window lasts until the residual has settled.
+// Where residuals wait from window to window, one that takes longer to settle than a window lasts settles over several,
+// and until then all its values are said to be early. Where they are lost, a window lasts until the residual has
+// settled.
 func TestResidualsWait(t *testing.T) {
 	for _, short := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -352,7 +358,8 @@ func TestSettledCandidatesLeaveTimeToOthers(t *testing.T) {
 	})
 }
 
-// The time for which other programs hold up the trials is not the trials' own: a busy machine has as many values tried as another.
+// The time for which other programs hold up the trials is not the trials' own: a busy machine has as many values tried
+// as another.
 func TestOtherProgramsTakeNoShare(t *testing.T) {
 	tried := func(busy time.Duration) (values int64) {
 		synctest.Test(t, func(t *testing.T) {
@@ -376,7 +383,8 @@ func TestOtherProgramsTakeNoShare(t *testing.T) {
 	}
 }
 
-// Windows that have settled are worth more than early ones of the same piece, in whichever order they come. A piece that has early ones alone counts as well, since pieces differ.
+// Windows that have settled are worth more than early ones of the same piece, in whichever order they come. A piece
+// that has early ones alone counts as well, since pieces differ.
 func TestEarlySumsGiveWay(t *testing.T) {
 	early, settled := Measure{Raw: 10, Wire: 1, Early: 10}, Measure{Raw: 10, Wire: 5}
 	for name, c := range map[string]struct {
@@ -436,7 +444,8 @@ func TestConnectionsThatJoinBeginAnew(t *testing.T) {
 	})
 }
 
-// Connections that end leave their places to the next ones, however many there are: their values are tried and count, and windows end.
+// Connections that end leave their places to the next ones, however many there are: their values are tried and count,
+// and windows end.
 func TestShortConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{warm: 1, takes: time.Microsecond}
@@ -470,7 +479,8 @@ func TestShortConnections(t *testing.T) {
 	})
 }
 
-// Of more connections than a window has room for the first are tried, and no value of another is taken for one that was. One that has fallen silent leaves its place.
+// Of more connections than a window has room for the first are tried, and no value of another is taken for one that
+// was. One that has fallen silent leaves its place.
 func TestMoreConnectionsThanLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Millisecond}
@@ -647,7 +657,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// However values are cut and interleave, a sampled value has the bytes of its piece, and an interrupted one is not taken.
+// However values are cut and interleave, a sampled value has the bytes of its piece, and an interrupted one is not
+// taken.
 func FuzzSee(f *testing.F) {
 	f.Add(uint64(1), uint16(5000), uint16(700), false)
 	f.Add(uint64(2), uint16(65000), uint16(65000), true)

@@ -7,9 +7,11 @@ import (
 
 // A Trial codes values by one candidate as a proxy would send them. It is used by one goroutine.
 type Trial interface {
-	// Line begins the way of a sampled tensor's values over one connection to a peer, which has the codecs of these names; nil: all.
+	// Line begins the way of a sampled tensor's values over one connection to a peer, which has the codecs of these
+	// names; nil: all.
 	Line(f policy.Flow, peer string, has []string) Line
-	// Short reports whether memory was too little at any time, so that residuals which should wait for later values of their tensor were lost.
+	// Short reports whether memory was too little at any time, so that residuals which should wait for later values of
+	// their tensor were lost.
 	Short() bool
 	Close()
 }

@@ -17,7 +17,8 @@ const (
 	yields = 10 * time.Second
 )
 
-// cost returns the bytes that a window takes in all Trials: the residual, or the values that both ends would hold, and the last value.
+// cost returns the bytes that a window takes in all Trials: the residual, or the values that both ends would hold, and
+// the last value.
 func (s *Shadow) cost(w *window) int64 {
 	return int64(len(s.config.Codecs)) * (3*4*int64(w.n/w.id.DType.Size()) + 64<<10)
 }
@@ -54,7 +55,8 @@ func (s *Shadow) begins(id *Identity) (w *window, off, n int) {
 	return nil, 0, 0
 }
 
-// activate begins a window if there is processor time and memory for it, and no tensor waits that has had fewer. s.mu is held.
+// activate begins a window if there is processor time and memory for it, and no tensor waits that has had fewer. s.mu
+// is held.
 func (s *Shadow) activate(w *window, now time.Time) bool {
 	waits := now.Sub(s.refused) < yields
 	if waits && w.windows > s.level {
@@ -84,7 +86,8 @@ func (s *Shadow) fitsPiece(w *window) bool {
 	return s.fits(w, off, n)
 }
 
-// fits has a window sample n bytes of its tensor from off on, and reports whether there is processor time and memory for them. s.mu is held.
+// fits has a window sample n bytes of its tensor from off on, and reports whether there is processor time and memory
+// for them. s.mu is held.
 func (s *Shadow) fits(w *window, off, n int) bool {
 	w.off, w.n = off, n
 	w.demand = s.perByte * float64(n) / max(w.interval, 1e-3)
@@ -106,8 +109,9 @@ func (s *Shadow) retire(w *window) {
 	s.ending = append(s.ending, w)
 }
 
-// sweep retires the windows that are at their end. A window ends if no value of its tensor comes any more. The window current, which may be nil, also ends if the windows take
-// too much time, or if it has counted enough and another tensor or another piece waits. sweep returns the windows that have ended since its last call.
+// sweep retires the windows that are at their end. A window ends if no value of its tensor comes any more. The window
+// current, which may be nil, also ends if the windows take too much time, or if it has counted enough and another
+// tensor or another piece waits. sweep returns the windows that have ended since its last call.
 func (s *Shadow) sweep(current *window) (ended []*window) {
 	now := s.clock()
 	s.mu.Lock()

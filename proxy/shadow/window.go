@@ -8,7 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// An Identity names a tensor that candidates may code. Weights are named by the tensor that predicts them, whatever connection they go over.
+// An Identity names a tensor that candidates may code. Weights are named by the tensor that predicts them, whatever
+// connection they go over.
 type Identity struct {
 	Peer  string
 	Flow  policy.Flow
@@ -18,7 +19,8 @@ type Identity struct {
 	Size  int
 }
 
-// IdentityOf returns the name of a tensor that goes to a peer; false: no candidate may code it, or it is sparse, whose rows are not sampled.
+// IdentityOf returns the name of a tensor that goes to a peer; false: no candidate may code it, or it is sparse, whose
+// rows are not sampled.
 func IdentityOf(peer string, f policy.Flow, t *tensor.Tensor) (Identity, bool) {
 	id := Identity{peer, f, t.Key, t.Role, t.DType, t.Size}
 	switch {
@@ -34,13 +36,15 @@ func IdentityOf(peer string, f policy.Flow, t *tensor.Tensor) (Identity, bool) {
 }
 
 const (
-	// pieceSize is how many bytes of a large tensor are sampled: as many elements as have a scale of their own under 3lc, and more than other codecs take as one.
+	// pieceSize is how many bytes of a large tensor are sampled: as many elements as have a scale of their own under
+	// 3lc, and more than other codecs take as one.
 	pieceSize = 256 << 10
 	// maxPieceSums bounds the pieces that are kept apart, and the pieces of a tensor that is sampled as a whole.
 	maxPieceSums = 16
 )
 
-// A window has the facts of one tensor, and while it is active its part in the sample. Shadow.mu guards all fields but sums and the goroutine's.
+// A window has the facts of one tensor, and while it is active its part in the sample. Shadow.mu guards all fields but
+// sums and the goroutine's.
 type window struct {
 	id       Identity
 	off, n   int       // the piece that is sampled
@@ -56,8 +60,8 @@ type window struct {
 	begun bool   // the window has had a value; the goroutine's
 }
 
-// piece returns which bytes of a tensor are sampled in a window, by its number: the same for every connection. A large tensor's windows go through all of its
-// pieces, far apart at first, since parts of a tensor may differ.
+// piece returns which bytes of a tensor are sampled in a window, by its number: the same for every connection. A large
+// tensor's windows go through all of its pieces, far apart at first, since parts of a tensor may differ.
 func piece(id *Identity, number int) (off, n int) {
 	pieces := (id.Size + pieceSize - 1) / pieceSize
 	stride := max(1, int(float64(pieces)*0.618)) // the golden section
@@ -89,7 +93,8 @@ func (w *window) place(off, n int) int {
 	return off / pieceSize
 }
 
-// begin begins a window of n bytes at off, whose values of earlier windows are with the part if residuals have waited as well. Shadow.figures is held.
+// begin begins a window of n bytes at off, whose values of earlier windows are with the part if residuals have waited
+// as well. Shadow.figures is held.
 func (w *window) begin(off, n, candidates int, waited bool) {
 	w.at, w.begun = w.place(off, n), true
 	for len(w.parts) <= w.at {
@@ -115,7 +120,8 @@ func (w *window) end(waits bool) {
 	}
 }
 
-// sum returns the sums of a candidate: of the whole tensor's windows, or of the pieces' windows where a piece has had more values.
+// sum returns the sums of a candidate: of the whole tensor's windows, or of the pieces' windows where a piece has had
+// more values.
 func (w *window) sum(candidate int) Measure {
 	if len(w.parts) > maxPieceSums {
 		whole := &w.parts[maxPieceSums]
@@ -128,7 +134,8 @@ func (w *window) sum(candidate int) Measure {
 }
 
 // sumOfPieces returns the sums of a candidate over all pieces. A long tensor has windows on some pieces more often than
-// on others, so Wire is computed as if all pieces had been sampled alike: each piece's ratio counts by the piece's bytes.
+// on others, so Wire is computed as if all pieces had been sampled alike: each piece's ratio counts by the piece's
+// bytes.
 func (w *window) sumOfPieces(candidate int) (sum Measure) {
 	var size, wire float64
 	for at := range w.parts[:min(len(w.parts), maxPieceSums)] {

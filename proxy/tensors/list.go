@@ -31,8 +31,8 @@ type Summary struct {
 // maxGroups bounds the groups of a Summary.
 const maxGroups = 256
 
-// all returns all records, in no order. The caller must not change them. The list is made anew only when a tensor has come, so that connections
-// need not wait for it at each call.
+// all returns all records, in no order. The caller must not change them. The list is made anew only when a tensor has
+// come, so that connections need not wait for it at each call.
 func (tt *Table) all() []*Record {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
@@ -96,7 +96,8 @@ func (tt *Table) ByID(id uint64) (Info, bool) {
 	return Info{}, false
 }
 
-// join adds the record to the group of its like. Where there are too many groups it joins the one without a job and a codec.
+// join adds the record to the group of its like. Where there are too many groups it joins the one without a job and a
+// codec.
 func (r *Record) join(groups map[Group]*Group) {
 	r.mu.Lock()
 	codec := r.codec

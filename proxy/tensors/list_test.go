@@ -85,7 +85,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// A tensor is named with its first value, and again with later ones, rarer and rarer: a protocol may prove the sender's rank after some steps. Its number stays.
+// A tensor is named with its first value, and again with later ones, rarer and rarer: a protocol may prove the sender's
+// rank after some steps. Its number stays.
 func TestNamesThatAreKnownLate(t *testing.T) {
 	table := &Table{}
 	x := tensor.Tensor{Key: 1, Size: 1000, Role: tensor.Gradient}

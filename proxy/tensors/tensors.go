@@ -46,15 +46,16 @@ type Info struct {
 	Error    float64 `json:"relative_error,omitempty"` // norm of the loss of a block over the norm of the encoded values; of the block that was measured last
 	Residual float64 `json:"residual_ratio,omitempty"` // norm of a block's residual over the norm of its value; likewise
 
-	// Shadow has the results of candidates on a sample of the tensor's values (package shadow); none: it was not sampled.
+	// Shadow has the results of candidates on a sample of the tensor's values (package shadow); none: it was not
+	// sampled.
 	Shadow []shadow.Result `json:"shadow,omitempty"`
 
 	Base       uint64 `json:"-"` // key of the tensor that predicts it
 	Sampleable bool   `json:"-"` // candidates may code it
 }
 
-// Bounds of a table, in lines. Beyond them the tensor whose last value began the longest ago is not listed any more; should
-// it come again, its counts begin anew.
+// Bounds of a table, in lines. Beyond them the tensor whose last value began the longest ago is not listed any more;
+// should it come again, its counts begin anew.
 const (
 	minTensors = 1 << 12
 	maxTensors = 1 << 17
@@ -64,7 +65,8 @@ const (
 // share is the part of the memory of residuals that a table may take beside it, one in so many.
 const share = 8
 
-// Beside returns how many lines a table may have beside so many bytes of residuals, within the bounds of a table, and the bytes that the lines take.
+// Beside returns how many lines a table may have beside so many bytes of residuals, within the bounds of a table, and
+// the bytes that the lines take.
 func Beside(residuals int64) (lines int, takes int64) {
 	lines = int(min(max(residuals/share/lineBytes, minTensors), maxTensors))
 	return lines, int64(lines) * lineBytes
@@ -127,7 +129,8 @@ type Record struct {
 	relative, residual atomic.Uint32 // bits of float32
 }
 
-// Of returns the record of t, which is now the most recently used. All rows of a sparse tensor have one record. fresh: the record is new.
+// Of returns the record of t, which is now the most recently used. All rows of a sparse tensor have one record. fresh:
+// the record is new.
 func (tt *Table) Of(o Origin, f policy.Flow, t tensor.Tensor) (r *Record, fresh bool) {
 	k := key{o.Peer, f, t.Key, t.Role, t.DType, t.Size}
 	if t.Keys != 0 {
@@ -151,8 +154,8 @@ func (tt *Table) Of(o Origin, f policy.Flow, t tensor.Tensor) (r *Record, fresh 
 // lastNaming is the last value at which a tensor is named.
 const lastNaming = 1 << 10
 
-// Unnamed reports whether the tensor should be named with its next value: the first, and after twice as many again and again, since a protocol may prove later what it did
-// not know at first.
+// Unnamed reports whether the tensor should be named with its next value: the first, and after twice as many again and
+// again, since a protocol may prove later what it did not know at first.
 func (r *Record) Unnamed() bool {
 	n := r.values.Load()
 	return n < lastNaming && n&(n+1) == 0
@@ -215,7 +218,8 @@ func (r *Record) Refused(why tensor.Reason) {
 	r.mu.Unlock()
 }
 
-// Guarded notes that a block of the tensor travels exactly since receivers are too far behind, and reports whether it is the first.
+// Guarded notes that a block of the tensor travels exactly since receivers are too far behind, and reports whether it
+// is the first.
 func (r *Record) Guarded() (first bool) { return r.guarded.Add(1) == 1 }
 
 // Adapted notes the sparsity of a block.

@@ -14,7 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Trials send a peer nothing that it does not have: no short form if it is of before, and nothing by a candidate that it lacks.
+// Trials send a peer nothing that it does not have: no short form if it is of before, and nothing by a candidate that
+// it lacks.
 func TestTrialsKnowThePeersCodecs(t *testing.T) {
 	all := []string{"lossless", "int8", cache.Name, cache.Parts, cache.Short, coder.Short}
 	without := func(name string) []string {
@@ -47,7 +48,8 @@ func TestTrialsKnowThePeersCodecs(t *testing.T) {
 	}
 }
 
-// wireOf returns which part of the bytes of a tensor int8 makes to a peer that has some codecs. A third of each gradient's elements, and of each difference of weights, is not 0.
+// wireOf returns which part of the bytes of a tensor int8 makes to a peer that has some codecs. A third of each
+// gradient's elements, and of each difference of weights, is not 0.
 func wireOf(t *testing.T, x tensor.Tensor, has []string) float64 {
 	trials := newTrials(t)
 	if err := trials.Try([]string{"int8"}); err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// record trains a perceptron for a while and returns the gradients of the next batches, all at the same weights, by step and tensor.
+// record trains a perceptron for a while and returns the gradients of the next batches, all at the same weights, by
+// step and tensor.
 func record(t *testing.T, steps, hidden int) (all [][][]byte) {
 	t.Helper()
 	const batch, before, rate = 16, 30, 0.1
@@ -51,9 +52,9 @@ func record(t *testing.T, steps, hidden int) (all [][][]byte) {
 	return all
 }
 
-// A recorded sequence of gradients makes as many bytes on the path of a proxy as trials predict, within 5 %, though the tensors take turns and of the largest a piece
-// is sampled: values count once the residual has settled, as it has on the path. Where the guard acts the trial says so, and no number: on the path it acts for longer and
-// longer.
+// A recorded sequence of gradients makes as many bytes on the path of a proxy as trials predict, within 5 %, though the
+// tensors take turns and of the largest a piece is sampled: values count once the residual has settled, as it has on
+// the path. Where the guard acts the trial says so, and no number: on the path it acts for longer and longer.
 func TestTrialsPredictThePath(t *testing.T) {
 	if require.Race {
 		t.Skip("needs a build without the race detector, under which it takes half a minute")
@@ -83,8 +84,8 @@ func TestTrialsPredictThePath(t *testing.T) {
 
 var recordedFlow = policy.Flow{Job: "digits", Protocol: "toy"}
 
-// codeBoth codes recorded gradients by the path of a proxy, and by trials with so little memory that tensors take turns. sent is the part of the bytes that was
-// sent, once the job had begun.
+// codeBoth codes recorded gradients by the path of a proxy, and by trials with so little memory that tensors take
+// turns. sent is the part of the bytes that was sent, once the job had begun.
 func codeBoth(t *testing.T, text string, recorded [][][]byte) (sent float64, results *shadow.Results) {
 	t.Helper()
 	const begun = 100 // values

@@ -57,8 +57,8 @@ type Sent struct {
 	Raw, Wire int64
 }
 
-// Report reports on the candidates. sent returns everything that was sent, list the tensors with their bytes; both are called only where there are
-// candidates, after the trials' results were taken. false: there are none.
+// Report reports on the candidates. sent returns everything that was sent, list the tensors with their bytes; both are
+// called only where there are candidates, after the trials' results were taken. false: there are none.
 func (t *Trials) Report(sent func() []Sent, list func() []tensors.Info) (Report, bool) {
 	s := t.current.Load()
 	if s == nil {
@@ -119,7 +119,8 @@ func ofGroup(g *Group, list []tensors.Info) (s sampleable) {
 	return s
 }
 
-// takeVerbatim takes over bytes of the group's tensors, raw in all, that travelled verbatim: they were counted for no role.
+// takeVerbatim takes over bytes of the group's tensors, raw in all, that travelled verbatim: they were counted for no
+// role.
 func (g *Group) takeVerbatim(raw int64, groups []Group) {
 	for i := range groups {
 		if u := &groups[i]; u.Peer == g.Peer && u.Job == g.Job && u.Role == tensor.Unknown.String() && g.Role != u.Role {
@@ -130,8 +131,9 @@ func (g *Group) takeVerbatim(raw int64, groups []Group) {
 	}
 }
 
-// predicted returns how many bytes candidate k would have handed to the tunnel for a group: of each tensor as of its sample, of a tensor that was not
-// sampled as of all samples together, and of everything that no candidate may code as it was.
+// predicted returns how many bytes candidate k would have handed to the tunnel for a group: of each tensor as of its
+// sample, of a tensor that was not sampled as of all samples together, and of everything that no candidate may code as
+// it was.
 func predicted(g *Group, own *sampleable, results *shadow.Results, k int, all shadow.Result) int64 {
 	wire := max(0, float64(g.Wire-own.wire))
 	for _, t := range own.tensors {

@@ -9,8 +9,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// newTrial returns the trial of a candidate, in so many bytes of memory: a dry run with a rule for all tensors that may lose something. While there is memory a piece's residual, guard
-// and content check wait from turn to turn, since on the path they go on.
+// newTrial returns the trial of a candidate, in so many bytes of memory: a dry run with a rule for all tensors that may
+// lose something. While there is memory a piece's residual, guard and content check wait from turn to turn, since on
+// the path they go on.
 func newTrial(codecOf func(text string) (codecs.Codec, error), text string, memory int64) (shadow.Trial, error) {
 	codec, err := codecOf(text)
 	if err != nil {

@@ -1,9 +1,11 @@
-// Package trials tries codecs that a proxy does not use on a sample of its traffic, and reports the bytes that each would have made.
+// Package trials tries codecs that a proxy does not use on a sample of its traffic, and reports the bytes that each
+// would have made.
 //
 //	sender ─▶ shadow.Conn ─▶ shadow.Shadow ─▶ trial: an estimate.Estimator for each candidate
 //	                                  └─▶ Report: the sample's results, for everything that was sent
 //
-// Package shadow chooses the sample; here are the trials of the sample, and the account of all traffic that follows from them.
+// Package shadow chooses the sample; here are the trials of the sample, and the account of all traffic that follows
+// from them.
 package trials
 
 import (
@@ -35,8 +37,8 @@ type Trials struct {
 // New returns Trials of no candidates. The caller must Close them.
 func New(cfg Config) *Trials { return &Trials{config: cfg, began: time.Now()} }
 
-// Try begins trials of candidates, and ends the trials of others; none: nothing is tried. After an error, which is that of a candidate's text, the
-// trials go on as before.
+// Try begins trials of candidates, and ends the trials of others; none: nothing is tried. After an error, which is that
+// of a candidate's text, the trials go on as before.
 func (t *Trials) Try(candidates []string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +63,8 @@ func (t *Trials) trial(text string, memory int64) (shadow.Trial, error) {
 	return newTrial(t.config.Codecs, text, memory)
 }
 
-// Watch returns a watcher of the bytes that a connection sends to a peer, which takes the sample of them. has lists the names of the codecs that the peer has; nil: all.
+// Watch returns a watcher of the bytes that a connection sends to a peer, which takes the sample of them. has lists the
+// names of the codecs that the peer has; nil: all.
 func (t *Trials) Watch(peer string, has []string) *shadow.Conn {
 	return shadow.NewConn(&t.current, peer, has)
 }

@@ -58,8 +58,8 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// A trial codes the values of a line as a proxy would: the first exactly, since the content check knows none before it, and later ones by the candidate,
-// whose error is measured. A tensor that is no gradient loses nothing.
+// A trial codes the values of a line as a proxy would: the first exactly, since the content check knows none before it,
+// and later ones by the candidate, whose error is measured. A tensor that is no gradient loses nothing.
 func TestTrialLine(t *testing.T) {
 	x, err := newTrial(codeclist.New, "int8", 16<<20)
 	if err != nil {
@@ -96,7 +96,8 @@ func TestTrialLine(t *testing.T) {
 	}
 }
 
-// A tensor that has its turn again goes on with its residual and last value, piece by piece: its first value there is coded by the candidate.
+// A tensor that has its turn again goes on with its residual and last value, piece by piece: its first value there is
+// coded by the candidate.
 func TestTurnsGoOn(t *testing.T) {
 	x, err := newTrial(codeclist.New, "int8", 16<<20)
 	if err != nil {

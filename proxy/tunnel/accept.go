@@ -83,10 +83,12 @@ func (e *Endpoint) attend(raw net.Conn, half *halfOpen, limit int) (*peer, error
 	return e.answer(e.ctx, raw)
 }
 
-// An awaiter is a connection that can wait for its first byte without taking it. The methods of a net.Conn that end a Read end its wait.
+// An awaiter is a connection that can wait for its first byte without taking it. The methods of a net.Conn that end a
+// Read end its wait.
 type awaiter interface{ AwaitFirst() error }
 
-// awaitFirst waits for the first byte of a connection, and leaves it there. It does not wait where the connection cannot.
+// awaitFirst waits for the first byte of a connection, and leaves it there. It does not wait where the connection
+// cannot.
 func awaitFirst(conn net.Conn) error {
 	if c, ok := conn.(awaiter); ok {
 		return c.AwaitFirst()

@@ -37,8 +37,8 @@ func TestHalfOpenOfManySources(t *testing.T) {
 	}
 }
 
-// Where every source has one handshake, as in a flood from a large network of IPv6, the source of a peer that has been here before keeps its
-// place, and another honest one is not sure to lose its own for being far away.
+// Where every source has one handshake, as in a flood from a large network of IPv6, the source of a peer that has been
+// here before keeps its place, and another honest one is not sure to lose its own for being far away.
 func TestHalfOpenOfOneEach(t *testing.T) {
 	const limit, tries = 32, 400
 	enter := func(h *halfOpen, host string) *from {
@@ -66,7 +66,8 @@ func TestHalfOpenOfOneEach(t *testing.T) {
 	}
 }
 
-// The sources of a peer that are remembered are bounded, the last ones stay, and no peer can have a source of another forgotten.
+// The sources of a peer that are remembered are bounded, the last ones stay, and no peer can have a source of another
+// forgotten.
 func TestProvedSourcesAreBounded(t *testing.T) {
 	var h halfOpen
 	paris := netip.MustParseAddr("198.51.100.1")

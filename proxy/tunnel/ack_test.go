@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// attached returns a session with one carrier whose goroutines do not run, so that a test names the records that come and looks
-// at the records that would leave.
+// attached returns a session with one carrier whose goroutines do not run, so that a test names the records that come
+// and looks at the records that would leave.
 func attached(t testing.TB, cfg Config) (*session, *carrier) {
 	t.Helper()
 	cfg.Memory = 1 << 30
@@ -237,7 +237,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestWindowsRide: a WINDOW that could wait leaves with data that leave anyway, but no sooner after the last one than if it had waited.
+// TestWindowsRide: a WINDOW that could wait leaves with data that leave anyway, but no sooner after the last one than
+// if it had waited.
 func TestWindowsRide(t *testing.T) {
 	s, c := attached(t, Config{Name: "a"})
 	st := own(t, s, c, 0, 0, false)

@@ -2,8 +2,8 @@ package tunnel
 
 import "time"
 
-// An alarm calls a function once some time after it was set. Nobody sets it while it is set: the first time counts. It is guarded by the
-// lock of the session for which it rings.
+// An alarm calls a function once some time after it was set. Nobody sets it while it is set: the first time counts. It
+// is guarded by the lock of the session for which it rings.
 type alarm struct {
 	ring  func() // called without the lock, and must call rang
 	timer *time.Timer

@@ -2,7 +2,8 @@ package tunnel
 
 import "time"
 
-// An alarm of a session rings when a carrier has waited long enough: the session then has the carrier send its waiting records.
+// An alarm of a session rings when a carrier has waited long enough: the session then has the carrier send its waiting
+// records.
 
 // gathered is called when the time to gather is over.
 func (s *session) gathered(c *carrier) {

@@ -93,7 +93,8 @@ func TestHugeRecords(t *testing.T) {
 	}
 }
 
-// Records that may come any number of times cost nothing that grows with their number, though none of the answers is taken.
+// Records that may come any number of times cost nothing that grows with their number, though none of the answers is
+// taken.
 func TestFloodsAreBounded(t *testing.T) {
 	for name, flood := range map[string]func(s *siege, b []byte, i uint64) []byte{
 		"PING":   func(_ *siege, b []byte, i uint64) []byte { return record(b, header{kind: kindPing, value: i}) },

@@ -19,8 +19,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
-// All tests of this package run with their locks watched, and fail together if one was taken out of order; but not with the race detector, which a
-// watched lock hides races from: it orders goroutines that share no lock.
+// All tests of this package run with their locks watched, and fail together if one was taken out of order; but not with
+// the race detector, which a watched lock hides races from: it orders goroutines that share no lock.
 func TestMain(m *testing.M) {
 	attacktest.Main(map[string]attacktest.Attack{
 		"silent": silentConns, "silent-many": silentConnsOfMany, "hellos-many": hellosOfMany, "resets": resetOpenings,
@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	ranktest.MainUnlessRace(m, &locks)
 }
 
-// every calls f so many times a second, each time on a goroutine of its own, until ctx ends, and returns the number of calls.
+// every calls f so many times a second, each time on a goroutine of its own, until ctx ends, and returns the number of
+// calls.
 func every(ctx context.Context, rate int, f func()) (n int) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -143,8 +144,8 @@ func forgedInClear(ctx context.Context, ready func(), args ...string) (int, erro
 	})
 }
 
-// forgedUnderKey are records of 1,200 bytes that look like those of the honest peer, with numbers that nobody who sees no datagram can do better
-// than to guess.
+// forgedUnderKey are records of 1,200 bytes that look like those of the honest peer, with numbers that nobody who sees
+// no datagram can do better than to guess.
 func forgedUnderKey(ctx context.Context, ready func(), args ...string) (int, error) {
 	return forge(ctx, ready, args, func(uint64) []byte {
 		return dtlsRecord(dataEpoch, rand.Uint64N(maxSealed), string(make([]byte, 1200)))
@@ -209,7 +210,8 @@ func (s *besiegedSite) source() string {
 	return now.carriers[0].link.(*dtlsLink).mover.(*udp.Conn).LocalAddr().String()
 }
 
-// BenchmarkUnderAttack measures an honest peer while a host without a certificate attacks, or another peer: see attacktest.Rounds. Run it with -benchtime 5x.
+// BenchmarkUnderAttack measures an honest peer while a host without a certificate attacks, or another peer: see
+// attacktest.Rounds. Run it with -benchtime 5x.
 func BenchmarkUnderAttack(b *testing.B) {
 	ranktest.Unwatched(b)
 	for _, c := range []struct{ name, carrier, attack string }{
@@ -235,7 +237,8 @@ func BenchmarkUnderAttack(b *testing.B) {
 	}
 }
 
-// honest returns the rate in bytes per second at which a peer's bytes come back, and the mean of round trips of 64 bytes: a median does not see bursts.
+// honest returns the rate in bytes per second at which a peer's bytes come back, and the mean of round trips of 64
+// bytes: a median does not see bursts.
 func honest(b *testing.B, e *Endpoint) attacktest.Honest {
 	open := func() *Stream {
 		s, err := e.Open(context.Background(), "tokyo", nil)

@@ -43,7 +43,8 @@ func (g *bufferedConn) begin() {
 // nonBlocking reports whether there is tryFlush.
 func (g *bufferedConn) nonBlocking() bool { return g.now != nil }
 
-// tryFlush writes as many of the collected bytes as the connection takes at once. full: it did not take all, or TLS is writing.
+// tryFlush writes as many of the collected bytes as the connection takes at once. full: it did not take all, or TLS is
+// writing.
 func (g *bufferedConn) tryFlush() (full bool, err error) {
 	if !g.mu.TryLock() {
 		return true, nil

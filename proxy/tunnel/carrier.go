@@ -16,8 +16,8 @@ const (
 	rotateAfter = time.Hour
 )
 
-// A carrier is one connection of a session. One goroutine reads it and one writes it, but while that one waits whoever has
-// something to write does it in its place (serve). Its fields from cond on are guarded by the session's lock.
+// A carrier is one connection of a session. One goroutine reads it and one writes it, but while that one waits whoever
+// has something to write does it in its place (serve). Its fields from cond on are guarded by the session's lock.
 type carrier struct {
 	link      Link
 	place     place

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// With carrier auto the side that dials chooses the carrier of bulk to a peer, by the rates of the peer's own bulk. It begins with TLS. Where TLS
-// loses packets and the kernel has no BBR to bear that, datagrams take over for some seconds of bulk, and stay if they carry clearly more.
+// With carrier auto the side that dials chooses the carrier of bulk to a peer, by the rates of the peer's own bulk. It
+// begins with TLS. Where TLS loses packets and the kernel has no BBR to bear that, datagrams take over for some seconds
+// of bulk, and stay if they carry clearly more.
 const (
 	choiceSeconds = 5                // of bulk, by whose mean a carrier is judged
 	choiceIgnored = 3                // of bulk before them, in which a new carrier finds the path's rate
@@ -49,8 +50,8 @@ type choice struct {
 // A Choice says which carrier takes a peer's bulk, with Config.Carrier "auto".
 type Choice struct {
 	Carrier string // CarrierTLS or CarrierDTLS; "": Config.Carrier is another one
-	// Reason is one word: "first" until there is another one, "trial", "faster", "slower", "throttled" (datagrams became slow), "blocked" (they do not
-	// get through), "only" (TLS does not), "review".
+	// Reason is one word: "first" until there is another one, "trial", "faster", "slower", "throttled" (datagrams
+	// became slow), "blocked" (they do not get through), "only" (TLS does not), "review".
 	Reason string
 	Why    string // with figures
 }

@@ -110,7 +110,8 @@ func TestChoiceFollows(t *testing.T) {
 	}
 }
 
-// autoPair returns two sites with carriers of their own, paris dialing tokyo at an address that by makes of the listener's.
+// autoPair returns two sites with carriers of their own, paris dialing tokyo at an address that by makes of the
+// listener's.
 func autoPair(t *testing.T, here, there string, by func(ln net.Listener) string) (paris, tokyo *Endpoint) {
 	t.Helper()
 	id := identities(t, "paris", "tokyo")
@@ -172,8 +173,8 @@ func TestCarriersMix(t *testing.T) {
 	}
 }
 
-// TestCarriersChange: a stream loses nothing while its carriers change to datagrams and back, while datagrams are cut in mid-transfer, and
-// while a peer does not listen for them.
+// TestCarriersChange: a stream loses nothing while its carriers change to datagrams and back, while datagrams are cut
+// in mid-transfer, and while a peer does not listen for them.
 func TestCarriersChange(t *testing.T) {
 	for _, there := range []string{CarrierAuto, CarrierTLS} {
 		t.Run(there, func(t *testing.T) {
@@ -238,7 +239,8 @@ func TestCarriersChange(t *testing.T) {
 	}
 }
 
-// TestDatagramsAreCut: datagrams that no longer get through cost no byte of a stream, and little time: what was on its way leaves again over TLS.
+// TestDatagramsAreCut: datagrams that no longer get through cost no byte of a stream, and little time: what was on its
+// way leaves again over TLS.
 func TestDatagramsAreCut(t *testing.T) {
 	var between *nat
 	paris, _ := autoPair(t, CarrierAuto, CarrierAuto, func(ln net.Listener) string {

@@ -40,8 +40,8 @@ func (c *chooser) kind(x choice) string {
 	return c.kinds[0]
 }
 
-// wants reports whether a slot is to have a carrier over datagrams. The express, slot 0, stays with TLS as long as there are
-// other carriers, so that blocked datagrams do not stop the session.
+// wants reports whether a slot is to have a carrier over datagrams. The express, slot 0, stays with TLS as long as
+// there are other carriers, so that blocked datagrams do not stop the session.
 func (c *chooser) wants(slot int) bool {
 	if !c.auto {
 		return false

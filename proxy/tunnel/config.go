@@ -30,8 +30,9 @@ type Config struct {
 	Streams    int           // streams that one peer may have open here; 0: 16,384
 	Congestion string        // TCP congestion control of carriers; "" and "auto": bbr where the kernel has it, helped with bursts, else the kernel's; "default": the kernel's
 
-	// Pad makes the bytes that leave for peers at once a multiple of so many bytes, so that an observer of the network learns less of the
-	// sizes of messages: 1 KiB to 256 KiB; 0: nothing is added. Peers of a version without it get no padding, and the log says so.
+	// Pad makes the bytes that leave for peers at once a multiple of so many bytes, so that an observer of the network
+	// learns less of the sizes of messages: 1 KiB to 256 KiB; 0: nothing is added. Peers of a version without it get no
+	// padding, and the log says so.
 	Pad int
 
 	// Insecure carries everything in clear and believes the name that a peer says. It is refused unless both

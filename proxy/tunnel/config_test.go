@@ -38,8 +38,8 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-// Three sites; then one list of peers takes another's place: a peer that stays is not disturbed, one that goes is reset, and a
-// new address is dialed.
+// Three sites; then one list of peers takes another's place: a peer that stays is not disturbed, one that goes is
+// reset, and a new address is dialed.
 func TestSetPeers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fabric{delay: time.Millisecond}
@@ -103,8 +103,8 @@ func TestTickAfterSleep(t *testing.T) {
 	})
 }
 
-// TestPeerThatWasUp: a peer that has had a session counts as such after it was taken out and came back, also with another id: what waited for
-// the first session does not go its way in the clear.
+// TestPeerThatWasUp: a peer that has had a session counts as such after it was taken out and came back, also with
+// another id: what waited for the first session does not go its way in the clear.
 func TestPeerThatWasUp(t *testing.T) {
 	paris, _ := tcpPair(t, echo, nil)
 	down := func(why string) {

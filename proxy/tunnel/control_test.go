@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// puppetOf returns a site in clear and the far end of its only carrier, attached, with everything that may happen by itself (the
-// first PING) over.
+// puppetOf returns a site in clear and the far end of its only carrier, attached, with everything that may happen by
+// itself (the first PING) over.
 func puppetOf(t *testing.T, cfg Config) (*site, *puppet) {
 	t.Helper()
 	cfg.Name = "tokyo"
@@ -61,8 +61,8 @@ func TestGoAway(t *testing.T) {
 	})
 }
 
-// A PING is answered on its own carrier, by its own value, behind the records that were sent before; any number of them that have
-// come meanwhile by the last one.
+// A PING is answered on its own carrier, by its own value, behind the records that were sent before; any number of them
+// that have come meanwhile by the last one.
 func TestPingIsAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, p := puppetOf(t, Config{})

@@ -20,10 +20,11 @@ func (s *session) consumed(st *stream, n int) {
 	s.settle(st)
 }
 
-// grow doubles the window if a window comes and is read within four round trips: it limits the sender,
-// or will. (quic-go and libp2p's yamux go by the same rule.) Where packets are lost, bytes wait a round trip and more behind each that leaves again:
-// there it may take sixteen, if the sender has spent its credit meanwhile, and the window becomes four times as large, since it is judged less often. A
-// reader that lags behind gets no more, nor one that catches up with bytes that came before.
+// grow doubles the window if a window comes and is read within four round trips: it limits the sender, or will.
+// (quic-go and libp2p's yamux go by the same rule.) Where packets are lost, bytes wait a round trip and more behind
+// each that leaves again: there it may take sixteen, if the sender has spent its credit meanwhile, and the window
+// becomes four times as large, since it is judged less often. A reader that lags behind gets no more, nor one that
+// catches up with bytes that came before.
 func (s *session) grow(st *stream, now time.Time) {
 	e := &st.epoch
 	e.spent = e.spent || st.far+st.window/4 >= st.granted

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Memory of records over datagrams, which is used again: a classStep of a power of two is the most by which a piece is longer than its record.
+// Memory of records over datagrams, which is used again: a classStep of a power of two is the most by which a piece is
+// longer than its record.
 const (
 	classBits = 3
 	classStep = 1 << classBits
@@ -13,7 +14,8 @@ const (
 
 var recordMemory [32 * classStep]sync.Pool // of *[]byte, by class
 
-// recordClass returns the class of the shortest memory of n bytes, and its length: n, rounded up so that only the first classBits+1 of its bits count.
+// recordClass returns the class of the shortest memory of n bytes, and its length: n, rounded up so that only the first
+// classBits+1 of its bits count.
 func recordClass(n int) (class, size int) {
 	n = max(n, 64)
 	low := max(bits.Len(uint(n-1))-1-classBits, 0)

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// datagramUnsent is how many bytes may wait in an Engine: the bytes behind them wait in the tunnel, where small messages overtake them.
+	// datagramUnsent is how many bytes may wait in an Engine: the bytes behind them wait in the tunnel, where small
+	// messages overtake them.
 	datagramUnsent = 128 << 10
-	// datagramJoin is the most bytes of records that the Engine is given as one message. They fit a packet, so that no record waits for another packet.
+	// datagramJoin is the most bytes of records that the Engine is given as one message. They fit a packet, so that no
+	// record waits for another packet.
 	datagramJoin = 1200
 )
 
@@ -38,9 +40,10 @@ type mover interface {
 	Lost() bool // the other host does not know the connection
 }
 
-// The dialing side looks for another way when packets have been under way, and nothing has come back, for doubtAfter or three times
-// LinkState.Patience, whichever is longer. An end that only receives would not notice that a NAT has forgotten it: when data came and then nothing
-// for idleAfter, or four times Patience, it sends one packet that asks for an acknowledgement, at most every idleEvery.
+// The dialing side looks for another way when packets have been under way, and nothing has come back, for doubtAfter or
+// three times LinkState.Patience, whichever is longer. An end that only receives would not notice that a NAT has
+// forgotten it: when data came and then nothing for idleAfter, or four times Patience, it sends one packet that asks
+// for an acknowledgement, at most every idleEvery.
 const (
 	doubtAfter = 500 * time.Millisecond
 	idleAfter  = 1 * time.Second
@@ -83,7 +86,8 @@ type datagramLink struct {
 	aloneUntil time.Duration // until then
 }
 
-// Where very many packets are lost, they leave one by one for minAlone, and twice as long each further time, maxAlone at most: see udp.Conn.SetAlone.
+// Where very many packets are lost, they leave one by one for minAlone, and twice as long each further time, maxAlone
+// at most: see udp.Conn.SetAlone.
 const (
 	minAlone = time.Minute
 	maxAlone = time.Hour
@@ -108,8 +112,8 @@ func (l *datagramLink) part(heavy uint64) {
 	l.mover.SetAlone(l.alone)
 }
 
-// newDatagramLink returns a Link whose packets leave by w, and come by take. c and h are the connections above and below that encryption. room is
-// that of the Links with the same site.
+// newDatagramLink returns a Link whose packets leave by w, and come by take. c and h are the connections above and
+// below that encryption. room is that of the Links with the same site.
 func newDatagramLink(c net.Conn, m mover, w packetWriter, room *recordRoom) (*datagramLink, error) {
 	window, err := room.enter()
 	if err != nil {

@@ -6,17 +6,17 @@
 //
 // # Sessions
 //
-// Two sites share one session at a time. Each names its half of it by an incarnation, 128 random bits, and
-// draws a new one when it starts and when it gives a session up: after Config.Resume without a carrier, or
-// when the peer breaks the protocol. A carrier belongs to the session of a pair of incarnations; a pair that a
-// side does not know is the end of its older session, whose streams are all lost; but as long as a carrier of that
-// one still answers PING, it is another proxy with the same certificate, and refused. A peer is the site that its certificate
-// says, nothing else: see Config.Peers.
+// Two sites share one session at a time. Each names its half of it by an incarnation, 128 random bits, and draws a new
+// one when it starts and when it gives a session up: after Config.Resume without a carrier, or when the peer breaks the
+// protocol. A carrier belongs to the session of a pair of incarnations; a pair that a side does not know is the end of
+// its older session, whose streams are all lost; but as long as a carrier of that one still answers PING, it is another
+// proxy with the same certificate, and refused. A peer is the site that its certificate says, nothing else: see
+// Config.Peers.
 //
 // # Wire
 //
-// A carrier is TLS 1.3 with ALPN "gradprox" over TCP (tls.go), DTLS 1.2 over UDP (dtls.go) or, if asked for by name, the
-// connection in clear, on loopback only. It carries records. Numbers are big-endian.
+// A carrier is TLS 1.3 with ALPN "gradprox" over TCP (tls.go), DTLS 1.2 over UDP (dtls.go) or, if asked for by name,
+// the connection in clear, on loopback only. It carries records. Numbers are big-endian.
 //
 //	length uint32 | kind uint8 | flags uint8 | stream uint48 | value uint64 | body, length bytes
 //
@@ -35,9 +35,9 @@
 //	11 LEAVE    0               the sender sends no more DATA on this carrier, and asks for the same
 //	12 PAD      0               up to 4 KiB, dropped; sent only to peers whose HELLO says that they take it. See padding.go
 //
-// An unknown kind or flag, a length that its kind cannot have, DATA beyond credit, beyond the end of its
-// direction or overlapping DATA that came with other bounds, a stream beyond the limit and an acknowledgement of bytes that
-// were not sent end the session: nothing can be believed any longer. All of it is checked before anything is allocated.
+// An unknown kind or flag, a length that its kind cannot have, DATA beyond credit, beyond the end of its direction or
+// overlapping DATA that came with other bounds, a stream beyond the limit and an acknowledgement of bytes that were not
+// sent end the session: nothing can be believed any longer. All of it is checked before anything is allocated.
 //
 // HELLO is "gradprox", the oldest and the newest version that the sender speaks (uint16 each), and fields:
 //
@@ -51,8 +51,8 @@
 // Fields that are not known are skipped, and so are bytes behind the known part of one. Both sides use the
 // newest version that both speak. The dialer sends HELLO; the acceptor HELLO and READY; the dialer READY.
 //
-// The connection that carries the records is behind the interface Transport. TLS over TCP is one implementation (tls.go).
-// The records of a carrier that are for streams need not arrive in the order in which they left; see Link.
+// The connection that carries the records is behind the interface Transport. TLS over TCP is one implementation
+// (tls.go). The records of a carrier that are for streams need not arrive in the order in which they left; see Link.
 //
 // # Streams
 //
@@ -74,13 +74,14 @@
 //
 // # Carriers
 //
-// A session has up to 16 slots with a carrier each. The one in the lowest slot is the express: it takes small
-// chunks (up to 16 KiB) of streams that have little under way, so that small messages do not stand behind bulk
-// in a socket; offsets restore the order. The others take anything, and an only carrier does. Where a round trip takes 4 ms or more the express
-// lets small chunks gather for an eighth of the round trip, at most 4 ms, after a packet of DATA (gather.go), if more than a few come; a chunk
-// that comes later leaves at once. A WINDOW for few bytes waits up to two round trips, at most 25 ms, for a packet to ride with (lazy.go). Of two carriers in
-// a slot the newer one stays, by generation, then by the dialer; the other one leaves: no DATA, and its end when
-// all that left on it is acknowledged. A carrier that has brought nothing for 15 s is dead (PING every 5 s).
+// A session has up to 16 slots with a carrier each. The one in the lowest slot is the express: it takes small chunks
+// (up to 16 KiB) of streams that have little under way, so that small messages do not stand behind bulk in a socket;
+// offsets restore the order. The others take anything, and an only carrier does. Where a round trip takes 4 ms or more
+// the express lets small chunks gather for an eighth of the round trip, at most 4 ms, after a packet of DATA
+// (gather.go), if more than a few come; a chunk that comes later leaves at once. A WINDOW for few bytes waits up to two
+// round trips, at most 25 ms, for a packet to ride with (lazy.go). Of two carriers in a slot the newer one stays, by
+// generation, then by the dialer; the other one leaves: no DATA, and its end when all that left on it is acknowledged.
+// A carrier that has brought nothing for 15 s is dead (PING every 5 s).
 //
 // # Memory
 //
@@ -112,10 +113,12 @@
 //
 // A file uses only files further up in this list. An integration test holds them to it.
 //
-// Sessions, carriers and streams are one state under one lock. A session lists its carriers and its streams, which know neither each other nor the session. A
-// stream that has bytes to send, or room to grant, enters the session's queues, and a carrier is woken. The session has a carrier take streams from these queues,
-// notes for each stream which bytes left on it, and takes them back when it is lost. So whatever concerns two of the three is a method of the session. A Stream
-// is a stream with its session, for the user; a peer calls its session, which calls no peer: it returns what has happened.
+// Sessions, carriers and streams are one state under one lock. A session lists its carriers and its streams, which know
+// neither each other nor the session. A stream that has bytes to send, or room to grant, enters the session's queues,
+// and a carrier is woken. The session has a carrier take streams from these queues, notes for each stream which bytes
+// left on it, and takes them back when it is lost. So whatever concerns two of the three is a method of the session. A
+// Stream is a stream with its session, for the user; a peer calls its session, which calls no peer: it returns what has
+// happened.
 //
 //	record, hello, ids, errors, transport          the wire, and the interface of a carrier's connection; tls, dtls and their files are below it
 //	chunk, memory, half, queue, openings, meter …  state that knows no session, takes times and values, and returns decisions

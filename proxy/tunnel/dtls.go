@@ -21,8 +21,9 @@ const (
 	dtlsFlightAgain  = 300 * time.Millisecond
 )
 
-// dtlsTransport is the Transport of DTLS 1.2 over UDP. A datagramLink brings the records, with its own congestion control, so it needs
-// nothing of the kernel. All that knows pion/dtls is here and in dtls_suite.go: it makes handshakes and alerts, and the ends of connections.
+// dtlsTransport is the Transport of DTLS 1.2 over UDP. A datagramLink brings the records, with its own congestion
+// control, so it needs nothing of the kernel. All that knows pion/dtls is here and in dtls_suite.go: it makes
+// handshakes and alerts, and the ends of connections.
 type dtlsTransport struct {
 	identity *identityStore
 	now      func() time.Time // Config.Now
@@ -34,7 +35,8 @@ type dtlsTransport struct {
 	rooms map[string]*recordRoom // by the other site's id
 }
 
-// DatagramBuffer is the size in bytes of the buffers that the socket of a carrier over datagrams wants, in each direction.
+// DatagramBuffer is the size in bytes of the buffers that the socket of a carrier over datagrams wants, in each
+// direction.
 const DatagramBuffer = udp.SocketBuffer
 
 // room returns the room of the Links with a site.

@@ -10,26 +10,27 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
-// Bounds of one handshake over datagrams, in bytes and in pieces of messages: pion keeps each piece, and counts neither empty pieces nor
-// its own notes on them. A flight with long chains of certificates has 5 KiB in 6 pieces, and leaves at most 16 times within
-// handshakeWithin.
+// Bounds of one handshake over datagrams, in bytes and in pieces of messages: pion keeps each piece, and counts neither
+// empty pieces nor its own notes on them. A flight with long chains of certificates has 5 KiB in 6 pieces, and leaves
+// at most 16 times within handshakeWithin.
 const (
 	handshakeBytes  = 96 << 10
 	handshakePieces = 256
 	handshakeMemory = 384 << 10 // of one handshake, all in all
 	earlyBytes      = 40 << 10  // of records with data that overtake the end of the handshake: a first window of the other end's
 	maxEarly        = 64        // of these records
-	// maxHalfOpenDatagrams is how many handshakes over datagrams may be under way: they take memory, and handshakes over TCP take
-	// descriptors.
+	// maxHalfOpenDatagrams is how many handshakes over datagrams may be under way: they take memory, and handshakes
+	// over TCP take descriptors.
 	maxHalfOpenDatagrams = 256
 )
 
 var errLongHandshake = errors.New("more bytes than a handshake takes")
 
-// A recordGate is the connection of datagrams below pion/dtls. Records with data never reach pion: the gate opens them, and hands them on itself. Nor do
-// others that may not pass: pion goes on to take records in clear once a connection is up, so that a host that writes its addresses into a
-// datagram could end it by an alert, or fill the buffer of handshake messages. The gate lets them pass no longer than the handshake takes, and
-// bounds that. RFC 6347, 4.1.2.7: invalid records are discarded.
+// A recordGate is the connection of datagrams below pion/dtls. Records with data never reach pion: the gate opens them,
+// and hands them on itself. Nor do others that may not pass: pion goes on to take records in clear once a connection is
+// up, so that a host that writes its addresses into a datagram could end it by an alert, or fill the buffer of
+// handshake messages. The gate lets them pass no longer than the handshake takes, and bounds that. RFC 6347, 4.1.2.7:
+// invalid records are discarded.
 type recordGate struct {
 	*udp.Conn
 	secured atomic.Bool // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, whose end is under the key
@@ -51,7 +52,8 @@ type packetCame struct {
 	mark udp.Mark
 }
 
-// openBy has records with data be opened from now on, and handed to take, in the order in which they came. take must not retain them.
+// openBy has records with data be opened from now on, and handed to take, in the order in which they came. take must
+// not retain them.
 func (g *recordGate) openBy(o *opener, take func([]packetCame)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,8 +103,9 @@ func (g *recordGate) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// SetReadDeadline has no effect once the handshake is over here: reads last until Close. pion's Close disturbs its reader by a deadline before it writes
-// the alert that tells the other end, and a reader that is disturbed closes the connection.
+// SetReadDeadline has no effect once the handshake is over here: reads last until Close. pion's Close disturbs its
+// reader by a deadline before it writes the alert that tells the other end, and a reader that is disturbed closes the
+// connection.
 func (g *recordGate) SetReadDeadline(t time.Time) error {
 	if g.secured.Load() {
 		return nil

@@ -48,8 +48,8 @@ func passes(t *testing.T, from, to Link, text string) {
 	}
 }
 
-// TestForgedDatagramsDoNothing: a sender that writes the addresses of a connection into datagrams, and knows no key, neither ends the
-// connection nor has anything kept for it.
+// TestForgedDatagramsDoNothing: a sender that writes the addresses of a connection into datagrams, and knows no key,
+// neither ends the connection nor has anything kept for it.
 func TestForgedDatagramsDoNothing(t *testing.T) {
 	for name, forged := range map[string]func(i uint64) []byte{
 		"close":              func(i uint64) []byte { return plaintext(21, 1000+i, 1, 0) },
@@ -111,7 +111,8 @@ func handshakeEmpties(n int) []byte {
 	return b
 }
 
-// heapNow returns the bytes that are held. It looks several times: on a busy machine much is allocated between a collection and the look at it.
+// heapNow returns the bytes that are held. It looks several times: on a busy machine much is allocated between a
+// collection and the look at it.
 func heapNow() int {
 	smallest := math.MaxInt
 	for range 4 {
@@ -141,8 +142,9 @@ func (c *silentConn) AwaitFirst() error {
 	return err
 }
 
-// TestHalfOpenDatagramsAreBounded: an address that answers the cookie, and shows no certificate, has little kept for each of its
-// handshakes, whatever it sends. All addresses together have a bounded number of handshakes, however many may be under way over TLS.
+// TestHalfOpenDatagramsAreBounded: an address that answers the cookie, and shows no certificate, has little kept for
+// each of its handshakes, whatever it sends. All addresses together have a bounded number of handshakes, however many
+// may be under way over TLS.
 func TestHalfOpenDatagramsAreBounded(t *testing.T) {
 	t.Run("in all", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -282,7 +284,8 @@ func sealed(t testing.TB, s *sealer, kind byte, content string) []byte {
 	return b
 }
 
-// TestGateLetsRecordsPass: once a connection is up, data is opened and does not reach pion, alerts under the key do, and nothing else passes.
+// TestGateLetsRecordsPass: once a connection is up, data is opened and does not reach pion, alerts under the key do,
+// and nothing else passes.
 func TestGateLetsRecordsPass(t *testing.T) {
 	g, seal, came := gated(t)
 	forged := plaintext(21, 9, 1, 0)
@@ -323,7 +326,8 @@ func TestGateLetsRecordsPass(t *testing.T) {
 	}
 }
 
-// TestReplayedDataIsRefused: data that comes again, changed, or of another epoch is not handed on, however late; data in another order is.
+// TestReplayedDataIsRefused: data that comes again, changed, or of another epoch is not handed on, however late; data
+// in another order is.
 func TestReplayedDataIsRefused(t *testing.T) {
 	g, seal, came := gated(t)
 	var all [][]byte
@@ -421,8 +425,8 @@ func TestEarlyDataWaits(t *testing.T) {
 	}
 }
 
-// FuzzGate: whatever comes once a connection is up, nothing reaches pion but whole records of alerts with a key's epoch, and no data is
-// handed on.
+// FuzzGate: whatever comes once a connection is up, nothing reaches pion but whole records of alerts with a key's
+// epoch, and no data is handed on.
 func FuzzGate(f *testing.F) {
 	f.Add(append(dtlsRecord(1, 7, "data"), plaintext(21, 9, 1, 0)...), true)
 	f.Add(plaintext(22, 1, handshakePiece(1, 30)...), false)
@@ -450,8 +454,8 @@ func FuzzGate(f *testing.F) {
 	})
 }
 
-// TestRoomIsShared: Links of one site, however many, have one room, and promise no more than its part of memory, and the least that each needs; room that a Link
-// leaves another Link gets.
+// TestRoomIsShared: Links of one site, however many, have one room, and promise no more than its part of memory, and
+// the least that each needs; room that a Link leaves another Link gets.
 func TestRoomIsShared(t *testing.T) {
 	var sites dtlsTransport
 	if tokyo := sites.room("tokyo"); tokyo != sites.room("tokyo") || tokyo == sites.room("virginia") {
@@ -504,8 +508,8 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
-// TestForgedDatagramsWakeNoReader: once a carrier is up, the accepting side drops impossible datagrams before its reader sees them: the reader's next datagram is the honest one
-// behind them.
+// TestForgedDatagramsWakeNoReader: once a carrier is up, the accepting side drops impossible datagrams before its
+// reader sees them: the reader's next datagram is the honest one behind them.
 func TestForgedDatagramsWakeNoReader(t *testing.T) {
 	ln, err := udp.Listen("127.0.0.1:0")
 	if err != nil {
@@ -552,8 +556,9 @@ func TestForgedDatagramsWakeNoReader(t *testing.T) {
 	}
 }
 
-// TestForgedRecordsAreFewDecrypted: of records with a number that the other end cannot have reached, or not any more, or that are otherwise impossible, none is
-// decrypted, and none needs to leave the place where it arrives. One with a likely number is decrypted once, whatever it is.
+// TestForgedRecordsAreFewDecrypted: of records with a number that the other end cannot have reached, or not any more,
+// or that are otherwise impossible, none is decrypted, and none needs to leave the place where it arrives. One with a
+// likely number is decrypted once, whatever it is.
 func TestForgedRecordsAreFewDecrypted(t *testing.T) {
 	g, seal, came := gated(t)
 	seal.next = 3 * maxAhead / 2 // a carrier that has been up for a while, of which the last records were lost

@@ -8,7 +8,8 @@ import (
 )
 
 // The records of a connection after its handshake: RFC 6347, section 4.1. Records with data bypass pion/dtls, which
-// allocates, copies and hands over each several times. This side seals them where they leave, and opens them where they came.
+// allocates, copies and hands over each several times. This side seals them where they leave, and opens them where they
+// came.
 
 // Fields of a DTLS record's header and of a handshake message's: RFC 6347, sections 4.1 and 4.2.2.
 const (
@@ -31,15 +32,17 @@ const (
 
 	dataEpoch = 1 // of all records under keys: pion/dtls never renegotiates
 
-	// maxSealed is how many records a sealer seals, and maxForged how many records an opener refuses: RFC 8446, section 5.5, and RFC 9147, section
-	// 4.5.3, for AES-GCM. A carrier is replaced long before (rotateRecords, rotateForged), so that only a defect comes here.
+	// maxSealed is how many records a sealer seals, and maxForged how many records an opener refuses: RFC 8446, section
+	// 5.5, and RFC 9147, section 4.5.3, for AES-GCM. A carrier is replaced long before (rotateRecords, rotateForged),
+	// so that only a defect comes here.
 	maxSealed = 23_726_566 // 2^24.5
 	maxForged = 1 << 36
 
 	dtlsReplayWindow = 4096 // records: on a path that reorders, 64, as RFC 6347 has it, lose many at high rates
 
-	// maxAhead is how many records in a row may be lost: a number further beyond the largest that came is forged. Much fewer leave a sender
-	// without an acknowledgement: the window's bytes, and the bytes that are sent again until the carrier is given up.
+	// maxAhead is how many records in a row may be lost: a number further beyond the largest that came is forged. Much
+	// fewer leave a sender without an acknowledgement: the window's bytes, and the bytes that are sent again until the
+	// carrier is given up.
 	maxAhead = 1 << 20
 )
 
@@ -50,8 +53,8 @@ var (
 	errWornKey    = errors.New("the key has sealed, or refused, as many records as it may")
 )
 
-// A sealer gives records their numbers and encrypts them. No two have the same number, whoever has made them, because a number is taken
-// nowhere else, under the same lock as the nonce is made of it.
+// A sealer gives records their numbers and encrypts them. No two have the same number, whoever has made them, because a
+// number is taken nowhere else, under the same lock as the nonce is made of it.
 type sealer struct {
 	mu   innermostLock
 	aead cipher.AEAD
@@ -62,7 +65,8 @@ type sealer struct {
 	data  [dtlsHeader]byte
 }
 
-// record encrypts a record in place: a header, whose first byte counts, and its content. The memory behind it must have room for the tag.
+// record encrypts a record in place: a header, whose first byte counts, and its content. The memory behind it must have
+// room for the tag.
 func (s *sealer) record(b []byte) (sealed []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +102,9 @@ func (o *opener) record(b []byte) (content []byte, err error) {
 	return o.open(b)
 }
 
-// plausible reports whether a record may be authentic by its fields in clear: epoch, length and number. It costs next to nothing, so that whoever
-// writes the other end's address into datagrams, and does not see which numbers it uses, has few of them decrypted.
+// plausible reports whether a record may be authentic by its fields in clear: epoch, length and number. It costs next
+// to nothing, so that whoever writes the other end's address into datagrams, and does not see which numbers it uses,
+// has few of them decrypted.
 func (o *opener) plausible(b []byte) bool {
 	word := binary.BigEndian.Uint64(b[epochAt:])
 	number, next := word&(1<<48-1), o.next.Load()
@@ -115,7 +120,8 @@ func (o *opener) authentic(b []byte) bool {
 	return err == nil
 }
 
-// fresh decrypts a record with data in place, and returns its content, if it comes for the first time: RFC 6347, section 4.1.2.6.
+// fresh decrypts a record with data in place, and returns its content, if it comes for the first time: RFC 6347,
+// section 4.1.2.6.
 func (o *opener) fresh(b []byte) (content []byte, err error) {
 	if !o.plausible(b) {
 		return nil, errDTLSRecord
@@ -158,8 +164,8 @@ func (o *opener) refused() uint64 {
 	return o.forged
 }
 
-// recordSecrets makes the nonce and the additional data of a record with that header, whose content has length bytes in clear:
-// RFC 7905, section 2, and RFC 6347, section 4.1.2.1.
+// recordSecrets makes the nonce and the additional data of a record with that header, whose content has length bytes in
+// clear: RFC 7905, section 2, and RFC 6347, section 4.1.2.1.
 func recordSecrets(nonce *[suiteNonce]byte, data *[dtlsHeader]byte, iv *[suiteNonce]byte, header []byte, length int) {
 	*nonce = *iv
 	number := header[epochAt:recordLengthAt] // epoch and sequence number

@@ -6,11 +6,12 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
 )
 
-// The memory of records over datagrams: records that have come and wait for earlier ones, and records that have left and have not arrived. All
-// Links with one site share it in each direction, since the other site says how many Links there are.
+// The memory of records over datagrams: records that have come and wait for earlier ones, and records that have left
+// and have not arrived. All Links with one site share it in each direction, since the other site says how many Links
+// there are.
 const (
-	// datagramWindow is how many bytes of records may be under way on one Link in one direction: 1 Gbit/s over 250 ms. They take memory only
-	// where records are lost and later ones wait for them.
+	// datagramWindow is how many bytes of records may be under way on one Link in one direction: 1 Gbit/s over 250 ms.
+	// They take memory only where records are lost and later ones wait for them.
 	datagramWindow = 32 << 20
 	smallestWindow = datagram.MaxRecord // of each Link, however many there are
 	maxLinks       = 2 * maxSlots       // with one site, leaving ones included
@@ -19,14 +20,15 @@ const (
 	linkNotes = 3 << 20
 )
 
-// roomOf returns the memory for records of the Links with one site in one direction, beside the least of each. memory is Config.Memory.
+// roomOf returns the memory for records of the Links with one site in one direction, beside the least of each. memory
+// is Config.Memory.
 func roomOf(memory int64) int { return int(min(max(memory/8, 2*smallestWindow), 2*datagramWindow)) }
 
-// DatagramMemory returns how many bytes the carriers over datagrams take at most beside Config.Memory: records of each peer, which depend on
-// that, and the rest, for each peer and for handshakes.
+// DatagramMemory returns how many bytes the carriers over datagrams take at most beside Config.Memory: records of each
+// peer, which depend on that, and the rest, for each peer and for handshakes.
 func DatagramMemory(memory int64, peers int) (records, more int64) {
-	// A window's bytes are held when they come and when they leave, an eighth of these more where memory is longer than its record, half a window
-	// in notes on their pieces, a quarter in datagrams.
+	// A window's bytes are held when they come and when they leave, an eighth of these more where memory is longer than
+	// its record, half a window in notes on their pieces, a quarter in datagrams.
 	of := func(window int) int64 { return int64(window) * 3 }
 	return int64(peers) * of(roomOf(memory)), int64(peers)*maxLinks*(of(smallestWindow)+linkNotes) + maxHalfOpenDatagrams*handshakeMemory
 }

@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// The suites of carriers over DTLS 1.2. pion/dtls/v2's own draw 64 bits of each nonce at random (CVE-2026-26014), so that one repeats
-// after some terabytes. In these a nonce is the epoch and the sequence number of a record, which never repeat under one key, XOR a secret:
-// RFC 7905, section 2.
+// The suites of carriers over DTLS 1.2. pion/dtls/v2's own draw 64 bits of each nonce at random (CVE-2026-26014), so
+// that one repeats after some terabytes. In these a nonce is the epoch and the sequence number of a record, which never
+// repeat under one key, XOR a secret: RFC 7905, section 2.
 const (
 	suiteChaCha20 dtls.CipherSuiteID = 0xCCA9 // TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
 	suiteAES256   dtls.CipherSuiteID = 0xFFA6 // for private use (RFC 5246, A.5): AES-256-GCM with the nonces of RFC 7905
@@ -135,8 +135,8 @@ func (s *dtlsSuite) Init(masterSecret, clientRandom, serverRandom []byte, isClie
 	return nil
 }
 
-// Encrypt returns the record raw, a header and its content, with the content encrypted. The number that pion has given it does not count: a
-// sealer gives its records their numbers.
+// Encrypt returns the record raw, a header and its content, with the content encrypted. The number that pion has given
+// it does not count: a sealer gives its records their numbers.
 func (s *dtlsSuite) Encrypt(_ *recordlayer.RecordLayer, raw []byte) ([]byte, error) {
 	if binary.BigEndian.Uint16(raw[epochAt:]) != dataEpoch {
 		return nil, errEpoch

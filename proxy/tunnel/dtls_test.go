@@ -51,8 +51,8 @@ func dtlsRecord(epoch uint16, number uint64, content string) []byte {
 	return append(append(b, byte(len(content)>>8), byte(len(content))), content...)
 }
 
-// TestSuiteVector: the AEAD of RFC 8439, 2.8.2, whose additional data is cut as a record's cannot be, and the nonce of RFC 7905,
-// section 2: a record's number XOR the secret, with zeros before it.
+// TestSuiteVector: the AEAD of RFC 8439, 2.8.2, whose additional data is cut as a record's cannot be, and the nonce of
+// RFC 7905, section 2: a record's number XOR the secret, with zeros before it.
 func TestSuiteVector(t *testing.T) {
 	decode := func(s string) []byte {
 		b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
@@ -97,8 +97,8 @@ func (c *nonceCounter) Seal(dst, nonce, content, data []byte) []byte {
 	return c.AEAD.Seal(dst, nonce, content, data)
 }
 
-// TestSuites: records open as they were sealed, by pion's way or the tunnel's, not if a bit of them is changed. No nonce is used twice, whatever
-// numbers pion gives, and however many seal at once.
+// TestSuites: records open as they were sealed, by pion's way or the tunnel's, not if a bit of them is changed. No
+// nonce is used twice, whatever numbers pion gives, and however many seal at once.
 func TestSuites(t *testing.T) {
 	for _, id := range []dtls.CipherSuiteID{suiteChaCha20, suiteAES256} {
 		client, server := suitePair(t, id)
@@ -171,8 +171,8 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// TestPlainPeerUnderstands: the tunnel's records are records of DTLS 1.2, so that pion's own record layer reads and writes them, also between
-// its alerts. Pion's end of the connection brings the tunnel's packets back.
+// TestPlainPeerUnderstands: the tunnel's records are records of DTLS 1.2, so that pion's own record layer reads and
+// writes them, also between its alerts. Pion's end of the connection brings the tunnel's packets back.
 func TestPlainPeerUnderstands(t *testing.T) {
 	plain, l := plainPeer(t, func(c *udp.Conn) net.Conn { return undisturbed{c} })
 	e := datagram.New(datagram.Config{Overhead: suiteOverhead, MaxDatagram: 1200, Window: datagram.MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
@@ -218,13 +218,14 @@ func TestPlainPeerUnderstands(t *testing.T) {
 	}
 }
 
-// An undisturbed connection is read until it is closed. When pion's own end of a connection is closed, its reader, if it is disturbed, may close the
-// connection below before the alert has left.
+// An undisturbed connection is read until it is closed. When pion's own end of a connection is closed, its reader, if
+// it is disturbed, may close the connection below before the alert has left.
 type undisturbed struct{ net.Conn }
 
 func (undisturbed) SetReadDeadline(time.Time) error { return nil }
 
-// plainPeer returns the two ends of a connection: pion's own, which dials, and the tunnel's. over wraps the dialer's datagrams.
+// plainPeer returns the two ends of a connection: pion's own, which dials, and the tunnel's. over wraps the dialer's
+// datagrams.
 func plainPeer(t *testing.T, over func(*udp.Conn) net.Conn) (plain *dtls.Conn, l Link) {
 	t.Helper()
 	id := identities(t, "paris", "tokyo")
@@ -499,8 +500,8 @@ func dtlsPairBy(t *testing.T, by func(address string) string) (near, far *dtlsLi
 	return near, far
 }
 
-// TestEndOfHandshakeIsLost: the accepting side, for which the handshake is over, answers the dialing side that repeats its messages in clear
-// since the last answer was lost.
+// TestEndOfHandshakeIsLost: the accepting side, for which the handshake is over, answers the dialing side that repeats
+// its messages in clear since the last answer was lost.
 func TestEndOfHandshakeIsLost(t *testing.T) {
 	lost := make(chan bool, 1)
 	near, far := dtlsPairBy(t, func(address string) string {

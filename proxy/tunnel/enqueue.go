@@ -2,8 +2,8 @@ package tunnel
 
 import "time"
 
-// How streams come into the queues from which carriers send: with a chunk, or with a record to be told of them. The functions of this
-// file are called with the session's lock held.
+// How streams come into the queues from which carriers send: with a chunk, or with a record to be told of them. The
+// functions of this file are called with the session's lock held.
 
 // smallFlight is how many bytes may be under way of a stream whose small chunks are express.
 const smallFlight = 128 << 10

@@ -20,7 +20,8 @@ var (
 	// ErrSessionLost: the session that carried the stream is over (resume time, restart, protocol error), and
 	// with it the stream. The bytes that the far application has received are a prefix of the bytes that were written.
 	ErrSessionLost = errors.New("tunnel: session lost")
-	// ErrNotSent, which wraps ErrSessionLost: and no byte of the stream's opening had left this side, so it may be opened anew.
+	// ErrNotSent, which wraps ErrSessionLost: and no byte of the stream's opening had left this side, so it may be
+	// opened anew.
 	ErrNotSent = fmt.Errorf("%w before anything was sent", ErrSessionLost)
 	// ErrClosed: the stream's end, or the Endpoint, was closed on this side.
 	ErrClosed = errors.New("tunnel: closed")

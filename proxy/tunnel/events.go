@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Events are callbacks for counters: they are told of every change of a session. They are called with locks held: they must
-// return at once and call nothing of this package. nil ones are left out.
+// Events are callbacks for counters: they are told of every change of a session. They are called with locks held: they
+// must return at once and call nothing of this package. nil ones are left out.
 type Events struct {
 	CarrierUp     func(peer string)
 	CarrierDown   func(peer string, err error)    // lost, not retired in order
@@ -68,7 +68,8 @@ func (r *reporter) sessionUp(peer string) {
 	}
 }
 
-// sessionLost is called when a session has ended, with the number of its streams. announced: the peer had said that it would end.
+// sessionLost is called when a session has ended, with the number of its streams. announced: the peer had said that it
+// would end.
 func (r *reporter) sessionLost(peer string, reason error, streams int, announced bool) {
 	if streams == 0 {
 		r.log.Info("session has ended, no stream was open", "peer", peer, "reason", reason)

@@ -213,8 +213,8 @@ func newPipe(delay time.Duration, rate int) *pipe {
 	return p
 }
 
-// wakeIn wakes all waiting goroutines when d is over; a later call takes the place of an earlier one, so goroutines that are
-// woken and wait on call it again.
+// wakeIn wakes all waiting goroutines when d is over; a later call takes the place of an earlier one, so goroutines
+// that are woken and wait on call it again.
 func (p *pipe) wakeIn(d time.Duration) {
 	if p.timer == nil {
 		p.timer = time.AfterFunc(d, func() {

@@ -178,11 +178,13 @@ func TestWindowFillsThePath(t *testing.T) {
 	})
 }
 
-// The window grows as well where packets are lost, so that bytes come in bursts behind each packet that leaves again: of 25 MB/s at 80 ms
-// one part of 64 KiB in three comes a round trip late, as at 1 % of loss. 50 MB take 2 s where nothing is late.
+// The window grows as well where packets are lost, so that bytes come in bursts behind each packet that leaves again:
+// of 25 MB/s at 80 ms one part of 64 KiB in three comes a round trip late, as at 1 % of loss. 50 MB take 2 s where
+// nothing is late.
 func TestWindowFillsALossyPath(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
-		// Means are 3.0 to 3.2 s, and one was 3.4. With a window that grows by the bytes taken in a round trip alone they are 3.4 over TLS and 3.7 unordered.
+		// Means are 3.0 to 3.2 s, and one was 3.4. With a window that grows by the bytes taken in a round trip alone
+		// they are 3.4 over TLS and 3.7 unordered.
 		runs, want, bytes := 8, 3500*time.Millisecond, int(50e6)
 		if require.Race {
 			runs, want, bytes = 1, time.Minute, 10e6 // one run says nothing of the mean, and cannot fail by its time: it is for the detector to see its memory accesses
@@ -285,8 +287,8 @@ func TestStreamsInTurn(t *testing.T) {
 	}
 }
 
-// Where memory is short, a stream that was quiet for long does not pass for one whose reader sleeps because its first bytes come beyond
-// a gap. It does once the gap has stayed open for a second.
+// Where memory is short, a stream that was quiet for long does not pass for one whose reader sleeps because its first
+// bytes come beyond a gap. It does once the gap has stayed open for a second.
 func TestFirstBytesBeyondAGap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, far, _, tokyo := meet(t, nil, &fabric{})

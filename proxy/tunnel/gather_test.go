@@ -10,7 +10,8 @@ import (
 // away is one way of the tests' paths; a round trip is 20 ms, so that messages gather for 2.5 ms.
 const away = 10 * time.Millisecond
 
-// gatherPair starts two sites and opens streams between them, whose far ends it returns as well. The PINGs have measured the round trip.
+// gatherPair starts two sites and opens streams between them, whose far ends it returns as well. The PINGs have
+// measured the round trip.
 func gatherPair(t *testing.T, streams int, carriers int) (f *fabric, near, far []*Stream) {
 	t.Helper()
 	f = &fabric{delay: away}
@@ -40,8 +41,8 @@ func (f *fabric) sends() (n int) {
 	return n
 }
 
-// A message that nothing came before for some time leaves at once, and so does every question and every answer: no round trip
-// is longer than the path's.
+// A message that nothing came before for some time leaves at once, and so does every question and every answer: no
+// round trip is longer than the path's.
 func TestLoneMessageLeavesAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, near, far := gatherPair(t, 1, 2)
@@ -62,8 +63,8 @@ func TestLoneMessageLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// Where many questions and answers cross at once, one waits for the packets of the others, but no round trip is longer than the path's
-// by more than the time to gather at each end.
+// Where many questions and answers cross at once, one waits for the packets of the others, but no round trip is longer
+// than the path's by more than the time to gather at each end.
 func TestRoundTripsThatCross(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const chains, rounds = 8, 50
@@ -98,8 +99,8 @@ func TestRoundTripsThatCross(t *testing.T) {
 	})
 }
 
-// Users that write a few messages side by side and then wait for the others', as the ranks of a ring do with small sums, are not slower than the path:
-// nothing comes while the last of the messages would gather.
+// Users that write a few messages side by side and then wait for the others', as the ranks of a ring do with small
+// sums, are not slower than the path: nothing comes while the last of the messages would gather.
 func TestExchangesOfFewMessagesDoNotWait(t *testing.T) {
 	const messages, apart, rounds, learning = 4, 50 * time.Microsecond, 100, 8
 	bubble(t, func(t *testing.T) {
@@ -130,7 +131,8 @@ func TestExchangesOfFewMessagesDoNotWait(t *testing.T) {
 	})
 }
 
-// Bursts of many messages side by side share packets however often they come, though nothing comes while the last ones gather.
+// Bursts of many messages side by side share packets however often they come, though nothing comes while the last ones
+// gather.
 func TestBurstsOfManyMessagesGather(t *testing.T) {
 	const messages, apart, bursts, size = 12, 20 * time.Microsecond, 50, 100
 	bubble(t, func(t *testing.T) {
@@ -152,7 +154,8 @@ func TestBurstsOfManyMessagesGather(t *testing.T) {
 	})
 }
 
-// Small messages of several streams that come one soon after the other leave in few packets, and none waits longer than the time to gather.
+// Small messages of several streams that come one soon after the other leave in few packets, and none waits longer than
+// the time to gather.
 func TestSmallMessagesGather(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const messages, size = 400, 20
@@ -260,8 +263,8 @@ func TestWriteSoon(t *testing.T) {
 	})
 }
 
-// Few bytes are acknowledged within ackTime and the end of a direction and many bytes within ackDelay, so that the rate of a
-// transfer is measured as before.
+// Few bytes are acknowledged within ackTime and the end of a direction and many bytes within ackDelay, so that the rate
+// of a transfer is measured as before.
 func TestAcknowledgementsWaitOnlyForFewBytes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, near, far := gatherPair(t, 2, 2)

@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// A half-open connection waits for its handshake to begin, or its handshake is under way. Each of these two groups has half of a limit, and within each group each source (an
-// address; an IPv6 network of 64 bits) has a limit.
+// A half-open connection waits for its handshake to begin, or its handshake is under way. Each of these two groups has
+// half of a limit, and within each group each source (an address; an IPv6 network of 64 bits) has a limit.
 //
-// A connection beyond the limit of its source takes the place of another one of that source. A connection beyond the limit of the group takes the place of one of the source
-// with most connections, so that a source with many cannot end the few of a far source. Among sources with equally many, chance picks the source: the oldest connection would be the one with the longest round trip. A waiting connection is picked by chance as well.
-// Of handshakes the oldest is picked: an honest handshake takes two round trips, and an attacker's may wait for ever. Sources from which peers have come before lose
-// connections last.
+// A connection beyond the limit of its source takes the place of another one of that source. A connection beyond the
+// limit of the group takes the place of one of the source with most connections, so that a source with many cannot end
+// the few of a far source. Among sources with equally many, chance picks the source: the oldest connection would be the
+// one with the longest round trip. A waiting connection is picked by chance as well. Of handshakes the oldest is
+// picked: an honest handshake takes two round trips, and an attacker's may wait for ever. Sources from which peers have
+// come before lose connections last.
 const (
 	maxHalfOpenSource = 64
 	maxProved         = 8 // sources of a peer that has come from them, the last ones
@@ -27,7 +29,8 @@ const (
 	underWay        // its handshake
 )
 
-// halfOpen are the accepted connections whose handshake is not over. The time that one takes here does not grow with their number.
+// halfOpen are the accepted connections whose handshake is not over. The time that one takes here does not grow with
+// their number.
 type halfOpen struct {
 	mu        innermostLock
 	groups    [2]group
@@ -234,7 +237,8 @@ func (g *group) unrank(s *source) {
 	*r = (*r)[:last]
 }
 
-// largest returns a source that has most connections; if there are sources from which no peer has come, one of them. The group must not be empty.
+// largest returns a source that has most connections; if there are sources from which no peer has come, one of them.
+// The group must not be empty.
 func (g *group) largest() *source {
 	for proved := range g.ranks {
 		for n := maxHalfOpenSource; n > 0; n-- {
@@ -264,7 +268,8 @@ func (h *halfOpen) promote(s *source, in int) {
 	}
 }
 
-// prove notes that a peer has come from a source. The last ones of each peer are remembered: no peer can have a source of another forgotten.
+// prove notes that a peer has come from a source. The last ones of each peer are remembered: no peer can have a source
+// of another forgotten.
 func (h *halfOpen) prove(address netip.Addr, peer string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -103,8 +103,8 @@ func (e *Endpoint) answer(ctx context.Context, raw net.Conn) (*peer, error) {
 	return p, p.settle(c, s, theirs, func() error { return nil })
 }
 
-// boundHandshake ends the handshake on conn when ctx does, and each wait for the other end after handshakeWithin. The caller
-// calls stop when the handshake is over.
+// boundHandshake ends the handshake on conn when ctx does, and each wait for the other end after handshakeWithin. The
+// caller calls stop when the handshake is over.
 func boundHandshake(ctx context.Context, conn net.Conn) (stop func() bool) {
 	conn.SetDeadline(time.Now().Add(handshakeWithin))
 	return context.AfterFunc(ctx, func() { conn.Close() })

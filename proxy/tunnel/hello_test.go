@@ -127,7 +127,8 @@ func TestHelloFields(t *testing.T) {
 	}
 }
 
-// Two sides use the newest version that both speak, whoever asks; if there is none the error names both sides' versions.
+// Two sides use the newest version that both speak, whoever asks; if there is none the error names both sides'
+// versions.
 func TestAgree(t *testing.T) {
 	for _, c := range []struct{ a, b, c, d, want uint16 }{ // mine, theirs; 0: none
 		{1, 1, 1, 1, 1}, {1, 3, 1, 1, 1}, {1, 3, 2, 5, 3}, {2, 9, 1, 4, 4}, {1, 2, 2, 3, 2}, {1, 65535, 65535, 65535, 65535},

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The bytes of a peer never take more memory than the budget and a tenth, however it sends them; streams of the peer that
-// uses little are not touched.
+// The bytes of a peer never take more memory than the budget and a tenth, however it sends them; streams of the peer
+// that uses little are not touched.
 func TestHungerForMemory(t *testing.T) {
 	const memory, streams = 4 << 20, 1024 // with a credit of 16 KiB each
 	first := func(b []byte, id uint64) []byte { return record(b, header{kind: kindData, stream: id}, 0, 0) }

@@ -17,7 +17,8 @@ import (
 // certificates come from. A file that becomes unreadable leaves the identity as it was, and a warning.
 type Identity struct {
 	Cert, Key, CA string
-	// CRL is a file of revocation lists of the authorities (RFC 5280, PEM or DER); "": none. It is read again like the others.
+	// CRL is a file of revocation lists of the authorities (RFC 5280, PEM or DER); "": none. It is read again like the
+	// others.
 	CRL string
 }
 
@@ -85,8 +86,8 @@ func (s *identityStore) load() error {
 	return nil
 }
 
-// revocations reads the revocation lists. One of the authorities must have signed each list. A list whose next update is due counts
-// as well: ending all tunnels for it would harm jobs more than the list can help.
+// revocations reads the revocation lists. One of the authorities must have signed each list. A list whose next update
+// is due counts as well: ending all tunnels for it would harm jobs more than the list can help.
 func (s *identityStore) revocations(authorities []byte) (map[revocation]bool, error) {
 	if s.files.CRL == "" {
 		return nil, nil
@@ -163,7 +164,8 @@ func (s *identityStore) current() *loaded {
 // lookWithin is how long a carrier's state may wait for the files of an identity, each time that they begin to hang.
 const lookWithin = 20 * time.Millisecond
 
-// latest is current, but after lookWithin returns the identity as it was: a file system that hangs must not hold up streams.
+// latest is current, but after lookWithin returns the identity as it was: a file system that hangs must not hold up
+// streams.
 func (s *identityStore) latest() *loaded {
 	now, looked := time.Now().UnixNano(), s.looked.Load()
 	if age := time.Duration(now - looked); (age >= time.Second || age < 0) && s.looking.CompareAndSwap(false, true) {
@@ -183,7 +185,8 @@ func (s *identityStore) latest() *loaded {
 }
 
 // verify checks that the certificates that a carrier's other end has shown, its own one first, come from this side's
-// authorities, are valid at now, not revoked and made for that usage, and that the first has a SPIFFE id as its only URI. It returns the id.
+// authorities, are valid at now, not revoked and made for that usage, and that the first has a SPIFFE id as its only
+// URI. It returns the id.
 func (l *loaded) verify(shown []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) (id string, err error) {
 	if len(shown) == 0 {
 		return "", errors.New("it showed no certificate")

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// What nobody waits for leaves with a packet that leaves anyway, or after a while by itself: acknowledgements, and bytes of WriteSoon. The
-// functions of this file are called with the session's lock held.
+// What nobody waits for leaves with a packet that leaves anyway, or after a while by itself: acknowledgements, and
+// bytes of WriteSoon. The functions of this file are called with the session's lock held.
 
 // ackDue reports whether the WINDOW of a stream has waited long enough.
 func (s *session) ackDue(st *stream, now time.Time, waited time.Duration) bool {
 	return waited >= ackDelay && (waited >= s.ackTime || st.finHere || !s.influx.few(now))
 }
 
-// nextLazy appends WINDOW records that could wait, since a packet leaves anyway, but for each stream no more often than if they waited.
+// nextLazy appends WINDOW records that could wait, since a packet leaves anyway, but for each stream no more often than
+// if they waited.
 func (s *session) nextLazy(c *carrier) {
 	const limit = 32 // looked at, of a long queue
 	now := time.Now()

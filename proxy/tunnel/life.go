@@ -49,8 +49,8 @@ func (s *session) establish(h *hello) error {
 	return nil
 }
 
-// attach adds a carrier; false: the session is dead, or has too many that will not leave. Of two carriers in one slot the older one
-// retires, or is ended at once if the dialer says that it is dead. Both sides see the same order.
+// attach adds a carrier; false: the session is dead, or has too many that will not leave. Of two carriers in one slot
+// the older one retires, or is ended at once if the dialer says that it is dead. Both sides see the same order.
 func (s *session) attach(c *carrier) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,7 @@
 package tunnel
 
-// How many streams the peer may open, and how many answers to it may wait. The functions of this file are called with the session's lock held.
+// How many streams the peer may open, and how many answers to it may wait. The functions of this file are called with
+// the session's lock held.
 
 // finishedOne allows the peer another stream in place of one of its own that is over.
 func (s *session) finishedOne() {
@@ -8,9 +9,9 @@ func (s *session) finishedOne() {
 	s.raise()
 }
 
-// raise raises the limit on the peer's streams, a good many at a time, by the number that are over. An id that is missing
-// below keeps the limit from running away from it, and so do records that the peer takes too slowly:
-// the queues hold no more than the limit allows streams.
+// raise raises the limit on the peer's streams, a good many at a time, by the number that are over. An id that is
+// missing below keeps the limit from running away from it, and so do records that the peer takes too slowly: the queues
+// hold no more than the limit allows streams.
 func (s *session) raise() {
 	untold := uint64(s.dones.n + s.urgent.n)
 	streams := uint64(s.near.streams)

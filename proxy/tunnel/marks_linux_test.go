@@ -15,8 +15,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
-// TestMarksOfCongestion: over links whose router marks some packets, wipes marks out or drops packets that have any, streams arrive, and a carrier
-// uses marks where they survive.
+// TestMarksOfCongestion: over links whose router marks some packets, wipes marks out or drops packets that have any,
+// streams arrive, and a carrier uses marks where they survive.
 func TestMarksOfCongestion(t *testing.T) {
 	require.Command(t, "nft")
 	for name, c := range map[string]struct {

@@ -15,8 +15,8 @@ type buffers struct {
 	relieve func() // called while over(95): has streams given up whose readers have stopped
 }
 
-// An account is the part of the memory that one peer's sessions use. Memory that is short is refused only to peers that use
-// more than their share: no peer takes it from another.
+// An account is the part of the memory that one peer's sessions use. Memory that is short is refused only to peers that
+// use more than their share: no peer takes it from another.
 type account struct {
 	*buffers
 	own atomic.Int64 // bytes in chunks

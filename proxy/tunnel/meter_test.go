@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// path is a bottleneck that a meter looks at: it brings pieces after rtt, rate bytes apart, and holds them up where hold
-// says so.
+// path is a bottleneck that a meter looks at: it brings pieces after rtt, rate bytes apart, and holds them up where
+// hold says so.
 type path struct {
 	m    meter
 	now  time.Time
@@ -14,8 +14,8 @@ type path struct {
 	rate float64
 }
 
-// send sends n bytes in pieces, and waits until all are acknowledged. hold returns how long a piece is held up; the pieces
-// behind it are acknowledged with it.
+// send sends n bytes in pieces, and waits until all are acknowledged. hold returns how long a piece is held up; the
+// pieces behind it are acknowledged with it.
 func (p *path) send(n int, hold func(piece int) time.Duration) {
 	const piece = 64 << 10
 	free := p.now
@@ -79,7 +79,8 @@ func TestMeterFindsTheBottleneck(t *testing.T) {
 	}
 }
 
-// Bytes that a lost packet holds up for a round trip or two, and that then come at once, are not taken for a faster path.
+// Bytes that a lost packet holds up for a round trip or two, and that then come at once, are not taken for a faster
+// path.
 func TestMeterBearsLosses(t *testing.T) {
 	p := &path{now: time.Unix(1000, 0), rtt: 80 * time.Millisecond, rate: 25e6}
 	p.send(256<<20, func(i int) time.Duration {

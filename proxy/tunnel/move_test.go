@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A nat relays datagrams between the clients that send to it and one server, to each client from an address and a port of its own, until it forgets them.
+// A nat relays datagrams between the clients that send to it and one server, to each client from an address and a port
+// of its own, until it forgets them.
 type nat struct {
 	t      testing.TB
 	inside *net.UDPConn
@@ -196,7 +197,8 @@ func TestNATForgetsAReader(t *testing.T) {
 	}
 }
 
-// TestListenerRestarts: a site whose process was killed, and has come back, has a session again long before its carriers would be dead for silence.
+// TestListenerRestarts: a site whose process was killed, and has come back, has a session again long before its
+// carriers would be dead for silence.
 func TestListenerRestarts(t *testing.T) {
 	id := identities(t, "paris", "tokyo")
 	ln, err := Listen(CarrierDTLS, "127.0.0.1:0")

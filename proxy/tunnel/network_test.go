@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestNetworkBytes: carriers count the bytes that a link counts: a little more than the bytes of streams that are large, both ways, whichever
-// carriers die meanwhile, and a multiple of the bytes of small messages.
+// TestNetworkBytes: carriers count the bytes that a link counts: a little more than the bytes of streams that are
+// large, both ways, whichever carriers die meanwhile, and a multiple of the bytes of small messages.
 func TestNetworkBytes(t *testing.T) {
 	for _, carrier := range []string{CarrierTLS, CarrierDTLS} {
 		t.Run(carrier, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// nonBlocking returns a function that writes as many bytes to conn as it takes at once, and does not wait for it to take
-// more; nil: conn cannot.
+// nonBlocking returns a function that writes as many bytes to conn as it takes at once, and does not wait for it to
+// take more; nil: conn cannot.
 func nonBlocking(conn net.Conn) func(p []byte) (int, error) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -35,7 +35,8 @@ func nonBlocking(conn net.Conn) func(p []byte) (int, error) {
 	}
 }
 
-// peekFirst waits for the first byte of a stream, and leaves it in the socket. Of another connection it returns at once.
+// peekFirst waits for the first byte of a stream, and leaves it in the socket. Of another connection it returns at
+// once.
 func peekFirst(conn net.Conn) error {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

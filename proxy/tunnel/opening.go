@@ -2,7 +2,8 @@ package tunnel
 
 import "encoding/binary"
 
-// opening is called when bytes have come of a stream that the peer opens; once the opening is whole, the stream has it. The lock is held.
+// opening is called when bytes have come of a stream that the peer opens; once the opening is whole, the stream has it.
+// The lock is held.
 func (s *session) opening(st *stream) error {
 	have := int(st.have - st.pos)
 	if have < 2 {

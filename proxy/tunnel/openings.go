@@ -6,10 +6,11 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/allowance"
 )
 
-// The limits of a peer's openings. Each opening has this side dial a server, and a peer may withdraw it at once and send the next (the
-// attack CVE-2023-44487 on HTTP/2). So openings take from an allowance: a stream that ends in order gives back the share of its
-// opening, and one that was refused or reset does not. An opening that finds none waits its turn; one that is withdrawn meanwhile
-// keeps its place in the queue, and among the streams that the peer may have open.
+// The limits of a peer's openings. Each opening has this side dial a server, and a peer may withdraw it at once and
+// send the next (the attack CVE-2023-44487 on HTTP/2). So openings take from an allowance: a stream that ends in order
+// gives back the share of its opening, and one that was refused or reset does not. An opening that finds none waits its
+// turn; one that is withdrawn meanwhile keeps its place in the queue, and among the streams that the peer may have
+// open.
 const (
 	openingBurst = 2048 // openings at once
 	openingRate  = 500  // a second, after them

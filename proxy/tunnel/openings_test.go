@@ -15,8 +15,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 )
 
-// A peer that opens streams and resets them at once has this side dial no faster than its allowance, and never more at a time than
-// maxDeciding; the peer's next stream in order is still served, and the other peer feels nothing.
+// A peer that opens streams and resets them at once has this side dial no faster than its allowance, and never more at
+// a time than maxDeciding; the peer's next stream in order is still served, and the other peer feels nothing.
 func TestRapidResetIsHeldToARate(t *testing.T) {
 	for name, accept := range map[string]func(in *Incoming){
 		"refused":        func(in *Incoming) { in.Refuse(CodeApp, "denied") },
@@ -148,7 +148,8 @@ func TestShortStreamsInOrder(t *testing.T) {
 	})
 }
 
-// Streams that were accepted and are then reset, by either side, are held to the rate: each has had this side dial a server.
+// Streams that were accepted and are then reset, by either side, are held to the rate: each has had this side dial a
+// server.
 func TestAcceptedStreamsThatAreReset(t *testing.T) {
 	for by, accept := range map[string]func(in *Incoming){
 		"opener": func(in *Incoming) { io.Copy(io.Discard, in.Accept()) },
@@ -186,7 +187,8 @@ func TestAcceptedStreamsThatAreReset(t *testing.T) {
 	}
 }
 
-// Of a window full of small pieces beyond a gap, a new piece looks at the few that bisection needs: all others may be missing.
+// Of a window full of small pieces beyond a gap, a new piece looks at the few that bisection needs: all others may be
+// missing.
 func TestPieceBeyondGapLooksAtFew(t *testing.T) {
 	const n = maxWindow / tiny / 2
 	e := &Endpoint{home: home{mem: buffers{limit: 1 << 40}}}
@@ -222,8 +224,8 @@ func TestPieceBeyondGapLooksAtFew(t *testing.T) {
 	}
 }
 
-// A window of 1 KiB records beyond a gap. While places were found by walking the list, ascending records took 199 µs each, on two cores; by
-// bisection they take 0.6 µs.
+// A window of 1 KiB records beyond a gap. While places were found by walking the list, ascending records took 199 µs
+// each, on two cores; by bisection they take 0.6 µs.
 func BenchmarkBeyondGap(b *testing.B) {
 	ranktest.Unwatched(b)
 	for name, at := range map[string]func(i, n int) int{

@@ -4,16 +4,17 @@ import "time"
 
 // A pacer keeps BBR from holding up bursts.
 //
-// BBR sends no faster than 2.89 times the most that it has seen arrive in a round trip, until it has found the path full
-// (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016, "Startup"). A user that sends a
-// burst and waits for an answer, as Gloo does in large all-reduces after 2 MiB, never shows it more than a burst in a
-// round trip: so each burst takes a third of one, whatever its size and however fast the path. But the window too is
-// 2.89 bursts, and a BBR that begins on a connection in use paces at 2.89 windows in a round trip (Linux, tcp_bbr.c,
-// bbr_init_pacing_rate_from_rtt). So the pacer has it begin anew. That repeats while the window grows, a few times in the
-// life of a connection, and gives up for good where the path does not take it: where bursts then lose more than BBR
-// itself puts up with from its third version on.
+// BBR sends no faster than 2.89 times the most that it has seen arrive in a round trip, until it has found the path
+// full (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016, "Startup"). A user that
+// sends a burst and waits for an answer, as Gloo does in large all-reduces after 2 MiB, never shows it more than a
+// burst in a round trip: so each burst takes a third of one, whatever its size and however fast the path. But the
+// window too is 2.89 bursts, and a BBR that begins on a connection in use paces at 2.89 windows in a round trip (Linux,
+// tcp_bbr.c, bbr_init_pacing_rate_from_rtt). So the pacer has it begin anew. That repeats while the window grows, a few
+// times in the life of a connection, and gives up for good where the path does not take it: where bursts then lose more
+// than BBR itself puts up with from its third version on.
 //
-// Bulk is left alone, so is a path that loses more than a little, and so is a BBR that has found the path full: it knows better.
+// Bulk is left alone, so is a path that loses more than a little, and so is a BBR that has found the path full: it
+// knows better.
 type pacer struct {
 	waited  time.Time // when there last was nothing to send
 	read    time.Time // when the connection was last read

@@ -7,7 +7,8 @@ import (
 
 const mib = 1 << 20
 
-// A pacedPath is a connection under BBR that a pacer has readings of: as bursts of 2 MiB in a round trip of 80 ms leave it.
+// A pacedPath is a connection under BBR that a pacer has readings of: as bursts of 2 MiB in a round trip of 80 ms leave
+// it.
 type pacedPath struct {
 	t     *testing.T
 	now   time.Time

@@ -1,11 +1,11 @@
 package tunnel
 
-// Padding hides from an observer of the network how many bytes streams carry. A burst has the bytes that a carrier sends between two
-// waits of its writer. PAD records at the end of a burst with DATA make its length a multiple of Config.Pad; the receiver drops them.
-// Bursts without DATA, such as acknowledgements, are not padded.
+// Padding hides from an observer of the network how many bytes streams carry. A burst has the bytes that a carrier
+// sends between two waits of its writer. PAD records at the end of a burst with DATA make its length a multiple of
+// Config.Pad; the receiver drops them. Bursts without DATA, such as acknowledgements, are not padded.
 //
-// The length of the burst counts all its records. TLS writes records of 16 KiB whatever the tunnel's are (tlsLink.coalesce), since their
-// lengths are in clear.
+// The length of the burst counts all its records. TLS writes records of 16 KiB whatever the tunnel's are
+// (tlsLink.coalesce), since their lengths are in clear.
 
 const (
 	minPad = 1 << 10
@@ -19,7 +19,8 @@ type padder struct {
 	full  bool // DATA is among them
 }
 
-// next appends PAD records to dst, which is empty, up to a batch of them; none: the burst is as long as it should be, and over.
+// next appends PAD records to dst, which is empty, up to a batch of them; none: the burst is as long as it should be,
+// and over.
 func (p *padder) next(dst []byte) []byte {
 	if p.step == 0 || !p.full {
 		p.burst, p.full = 0, false

@@ -52,7 +52,8 @@ func TestPaddingFillsBursts(t *testing.T) {
 	}
 }
 
-// Streams arrive whole with padding, over both carriers and towards peers that do not pad, in messages of all sizes and in bulk.
+// Streams arrive whole with padding, over both carriers and towards peers that do not pad, in messages of all sizes and
+// in bulk.
 func TestPaddedStreams(t *testing.T) {
 	for _, carrier := range []string{CarrierTLS, CarrierDTLS} {
 		t.Run(carrier, func(t *testing.T) {

@@ -48,7 +48,8 @@ func TestLocksAreWatched(t *testing.T) {
 	}
 }
 
-// Over carriers of both kinds a site opens a stream, moves bytes and changes its peers: it takes locks in the order of the package comment.
+// Over carriers of both kinds a site opens a stream, moves bytes and changes its peers: it takes locks in the order of
+// the package comment.
 func TestLockOrder(t *testing.T) {
 	ranktest.SkipInRace(t)
 	for _, carrier := range []string{CarrierTLS, CarrierDTLS} {

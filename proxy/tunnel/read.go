@@ -112,8 +112,9 @@ func (st *Stream) state() (waits bool, err error) {
 	return true, nil
 }
 
-// Notify has f called once, on a goroutine of its own, when a Read may no longer have to wait, at once if that is so now. It replaces the f of an earlier
-// call; nil takes that back, but for a call that has begun. A stream that says nothing so needs no goroutine that waits in Read.
+// Notify has f called once, on a goroutine of its own, when a Read may no longer have to wait, at once if that is so
+// now. It replaces the f of an earlier call; nil takes that back, but for a call that has begun. A stream that says
+// nothing so needs no goroutine that waits in Read.
 func (st *Stream) Notify(f func()) {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// readEnds ends the carrier, since read has returned err. If both sides have left in order, it waits until the writer has as well.
+// readEnds ends the carrier, since read has returned err. If both sides have left in order, it waits until the writer
+// has as well.
 func (s *session) readEnds(c *carrier, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -20,8 +21,8 @@ func (s *session) readEnds(c *carrier, err error) {
 	s.kill(c, err)
 }
 
-// read takes records until one has brought the opening of a stream, which it returns, or the carrier ends: then it returns an error, perhaps with an
-// opening as well.
+// read takes records until one has brought the opening of a stream, which it returns, or the carrier ends: then it
+// returns an error, perhaps with an opening as well.
 func (s *session) read(c *carrier) (*Incoming, error) {
 	var head [headerLen]byte
 	for {
@@ -101,7 +102,8 @@ func (s *session) control(c *carrier, h header, body []byte) error {
 	return nil
 }
 
-// data takes the body of a DATA record, which may complete an opening. All that can be wrong with it is found before a byte of it is stored.
+// data takes the body of a DATA record, which may complete an opening. All that can be wrong with it is found before a
+// byte of it is stored.
 func (s *session) data(c *carrier, h header) (in *Incoming, err error) {
 	if h.length <= smallBody {
 		body, err := c.body(h)

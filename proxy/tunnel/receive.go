@@ -133,8 +133,8 @@ func (s *session) advance(st *stream, n int, fin bool) {
 	s.far.received.Add(uint64(n))
 }
 
-// takeEarly stores a chunk beyond a gap, which some other carrier will fill. The place is found by bisection: a peer that leaves a gap
-// open and fills a whole window beyond it must not have this side walk along all that came before.
+// takeEarly stores a chunk beyond a gap, which some other carrier will fill. The place is found by bisection: a peer
+// that leaves a gap open and fills a whole window beyond it must not have this side walk along all that came before.
 func (s *session) takeEarly(st *stream, ch *chunk) error {
 	i, same := slices.BinarySearchFunc(st.early, ch.off, func(c *chunk, off uint64) int { return cmp.Compare(c.off, off) })
 	if i < len(st.early) {

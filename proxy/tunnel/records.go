@@ -140,8 +140,8 @@ func (s *session) done(id uint64) error {
 	return nil
 }
 
-// repeatDone queues a DONE once more for a stream that is over. A peer that asks faster than it takes the answers is broken, or
-// wants our memory.
+// repeatDone queues a DONE once more for a stream that is over. A peer that asks faster than it takes the answers is
+// broken, or wants our memory.
 func (s *session) repeatDone(id uint64) error {
 	if limit := s.maxDones(); s.dones.n >= limit {
 		return broken("over %d records for streams that are over, and none of the answers is taken", limit)

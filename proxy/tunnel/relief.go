@@ -2,8 +2,8 @@ package tunnel
 
 import "time"
 
-// relieve is called when 95 % of the memory budget are used, and while that is so. It resets the streams whose readers have taken
-// nothing for a second, the largest first, until that is no longer so.
+// relieve is called when 95 % of the memory budget are used, and while that is so. It resets the streams whose readers
+// have taken nothing for a second, the largest first, until that is no longer so.
 func (e *Endpoint) relieve() {
 	if e.relieves.Swap(true) {
 		return
@@ -21,9 +21,9 @@ func (e *Endpoint) relieve() {
 	}()
 }
 
-// largestStalled returns the stream with most to read, or beyond a gap, among the streams whose reader has taken nothing
-// since then, of the peers that use more than their share. One that was reset holds nothing, though the peer may never
-// say that it knows.
+// largestStalled returns the stream with most to read, or beyond a gap, among the streams whose reader has taken
+// nothing since then, of the peers that use more than their share. One that was reset holds nothing, though the peer
+// may never say that it knows.
 func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
 	var unread uint64
 	for _, p := range e.list() {

@@ -9,8 +9,8 @@ import (
 
 // Two proxies that show one site's certificate would take the session from each other for ever, and the jobs of both
 // would lose their connections each time. So a new incarnation of a peer is kept out as long as the one before answers
-// PING. One that has restarted is let in at once: its kernel has ended the carriers of the process before, or says that it does not know
-// them. Where a whole host is gone, silently, the answer is waited for.
+// PING. One that has restarted is let in at once: its kernel has ended the carriers of the process before, or says that
+// it does not know them. Where a whole host is gone, silently, the answer is waited for.
 
 const (
 	answerWithin = 3 * time.Second // less than a handshake may take
@@ -31,8 +31,8 @@ func (e *rivalError) Error() string {
 		e.site, e.holder, e.newcomer)
 }
 
-// rival returns a rivalError if theirs, which has come over a connection with newcomer, is not the incarnation that this
-// side has a session with, and that one is alive.
+// rival returns a rivalError if theirs, which has come over a connection with newcomer, is not the incarnation that
+// this side has a session with, and that one is alive.
 func (p *peer) rival(ctx context.Context, theirs incarnation, newcomer net.Addr) error {
 	s := p.session()
 	if known := s.known(); known == theirs || known == (incarnation{}) {
@@ -44,7 +44,8 @@ func (p *peer) rival(ctx context.Context, theirs incarnation, newcomer net.Addr)
 	return nil
 }
 
-// answers sends PING on all carriers, and returns the address at the other end of one that answers in time; nil: none does.
+// answers sends PING on all carriers, and returns the address at the other end of one that answers in time; nil: none
+// does.
 func (s *session) answers(ctx context.Context) net.Addr {
 	before, within := s.ask()
 	for began := time.Now(); len(before) > 0 && ctx.Err() == nil && time.Since(began) < within; pause(ctx, answerLooked) {
@@ -88,8 +89,9 @@ func (s *session) ask() (before map[*carrier]uint64, within time.Duration) {
 	return before, within
 }
 
-// warned reports whether the log need not speak of s's rival: it was spoken of before, or has come just now. A rival dials every two
-// seconds, for as long as it is there; after a restart at either side a dial for the session before may come once.
+// warned reports whether the log need not speak of s's rival: it was spoken of before, or has come just now. A rival
+// dials every two seconds, for as long as it is there; after a restart at either side a dial for the session before may
+// come once.
 func (p *peer) warned(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

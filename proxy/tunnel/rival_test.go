@@ -40,7 +40,8 @@ func rivals(t *testing.T, first *site) *site {
 	return first.f.site(t, first.cfg, nil)
 }
 
-// A second proxy with a site's certificate is kept out as long as the first one lives, whichever side dials. The log says so once.
+// A second proxy with a site's certificate is kept out as long as the first one lives, whichever side dials. The log
+// says so once.
 func TestSecondProxyOfASiteIsKeptOut(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		var log diary
@@ -99,7 +100,8 @@ func TestSecondProxyOfASiteThatIsDialed(t *testing.T) {
 	})
 }
 
-// A proxy that starts again, and one that dials it for the session before it knows that, are no rivals: the log says nothing of two proxies.
+// A proxy that starts again, and one that dials it for the session before it knows that, are no rivals: the log says
+// nothing of two proxies.
 func TestRestartIsNoRival(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		var log diary

@@ -200,8 +200,8 @@ func revoke(t *testing.T, dir, from string, sites ...string) string {
 	return name
 }
 
-// A certificate that comes onto the list while its tunnel is up ends the tunnel and does not come back. A list that the authority has not
-// signed changes nothing.
+// A certificate that comes onto the list while its tunnel is up ends the tunnel and does not come back. A list that the
+// authority has not signed changes nothing.
 func TestRevokedCertificate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		dir, other := t.TempDir(), t.TempDir()
@@ -245,8 +245,8 @@ func TestKeysExchangedUnderLoad(t *testing.T) {
 			if _, err := pki.Write(pki.Options{Dir: dir, Domain: "lab", Sites: sites, Force: force}); err != nil {
 				t.Fatal(err)
 			}
-			// The bubble's seconds pass at once, and a file system stamps files by ticks of milliseconds: without times of
-			// their own two certificates of one site could look like one.
+			// The bubble's seconds pass at once, and a file system stamps files by ticks of milliseconds: without times
+			// of their own two certificates of one site could look like one.
 			written = written.Add(time.Second)
 			for _, site := range sites {
 				for _, file := range []string{site + ".pem", site + ".key"} {

@@ -60,8 +60,8 @@ func TestWritesNow(t *testing.T) {
 	}
 }
 
-// While the writer of a carrier waits its work is done by whoever has something to write, also where the connection takes only
-// parts of it, and whichever carriers die meanwhile; nothing is lost, doubled or out of order.
+// While the writer of a carrier waits its work is done by whoever has something to write, also where the connection
+// takes only parts of it, and whichever carriers die meanwhile; nothing is lost, doubled or out of order.
 func TestServeWhileCarriersDie(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		f := &fabric{}
@@ -88,7 +88,8 @@ func TestServeWhileCarriersDie(t *testing.T) {
 	})
 }
 
-// A carrier whose TLS waits for a peer that reads nothing holds up the goroutine that writes to it, and not the session.
+// A carrier whose TLS waits for a peer that reads nothing holds up the goroutine that writes to it, and not the
+// session.
 func TestServeWaitsWithoutTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{})

@@ -125,7 +125,8 @@ func (s *session) express() (first *carrier, only bool) {
 	return first, n == 1
 }
 
-// waiting returns one carrier that waits: for small chunks the express if it is one, for others any but it; nil: none does.
+// waiting returns one carrier that waits: for small chunks the express if it is one, for others any but it; nil: none
+// does.
 func (s *session) waiting(small bool) *carrier {
 	express, only := s.express()
 	if express == nil {

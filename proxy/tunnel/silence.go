@@ -30,8 +30,8 @@ func (s *session) listen(now time.Time, slept bool) {
 	}
 }
 
-// silence returns for how long nothing has come back, and whether that is an outage. Half way it asks all carriers by PING, so that a carrier
-// with nothing under way tells as well whether it is alive.
+// silence returns for how long nothing has come back, and whether that is an outage. Half way it asks all carriers by
+// PING, so that a carrier with nothing under way tells as well whether it is alive.
 func (s *session) silence(now time.Time, slept bool) (longest time.Duration, silent bool) {
 	ask := false
 	last, bound := time.Duration(math.MaxInt64), time.Duration(0) // since any carrier had a sign of life, and how long that may be
@@ -69,8 +69,8 @@ func (s *session) silence(now time.Time, slept bool) (longest time.Duration, sil
 	return longest, bound > 0 && longest >= bound
 }
 
-// endSilent ends carriers over datagrams to which nothing comes back, while something does to one over TCP: datagrams are blocked, and the bytes that
-// left on them leave again on the others.
+// endSilent ends carriers over datagrams to which nothing comes back, while something does to one over TCP: datagrams
+// are blocked, and the bytes that left on them leave again on the others.
 func (s *session) endSilent(now time.Time) {
 	for _, c := range slices.Clone(s.carriers) {
 		if !c.datagrams || c.waits.IsZero() {

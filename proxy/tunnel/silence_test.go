@@ -43,8 +43,8 @@ func logged(log *logText) func(*Config) {
 	}
 }
 
-// An outage is seen within 3 s by a side that has sent something, well before a carrier is given up, and is over as soon as bytes come
-// back. Nothing is reset, lost, or sent again by the tunnel.
+// An outage is seen within 3 s by a side that has sent something, well before a carrier is given up, and is over as
+// soon as bytes come back. Nothing is reset, lost, or sent again by the tunnel.
 func TestOutageIsSeen(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: 10 * time.Millisecond}
@@ -131,8 +131,8 @@ func TestOutageThatTakesCarriers(t *testing.T) {
 	})
 }
 
-// No outage: a path of 1.5 s there and back, on which answers to a word after an idle time take that long; a peer that takes nothing,
-// since its kernel answers; and a machine that stood still for a while.
+// No outage: a path of 1.5 s there and back, on which answers to a word after an idle time take that long; a peer that
+// takes nothing, since its kernel answers; and a machine that stood still for a while.
 func TestNoFalseOutage(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: 750 * time.Millisecond}

@@ -27,13 +27,15 @@ type savedSource struct {
 	Peer    string     `json:"peer"` // id
 }
 
-// SaveSources writes the addresses from which peers have come, so that they have their own places among half-open handshakes in the next process too.
+// SaveSources writes the addresses from which peers have come, so that they have their own places among half-open
+// handshakes in the next process too.
 func (e *Endpoint) SaveSources(w io.Writer) error {
 	s := savedSources{Version: 1, Sources: e.halfOpen.sources()}
 	return json.NewEncoder(w).Encode(s)
 }
 
-// LoadSources takes the addresses from another process's SaveSources, of peers that there are now: at most maxProved of each. After an error there are none more.
+// LoadSources takes the addresses from another process's SaveSources, of peers that there are now: at most maxProved of
+// each. After an error there are none more.
 func (e *Endpoint) LoadSources(from io.Reader, _ time.Time) error {
 	text, err := io.ReadAll(io.LimitReader(from, maxSourcesFile+1))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A source from which a peer has come keeps its place among half-open handshakes in the next process, over streams and datagrams; of each peer the last ones are remembered,
-// and none of a peer that is gone.
+// A source from which a peer has come keeps its place among half-open handshakes in the next process, over streams and
+// datagrams; of each peer the last ones are remembered, and none of a peer that is gone.
 func TestSourcesOutliveTheProcess(t *testing.T) {
 	endpoint := func(ids ...string) *Endpoint {
 		e := newEndpoint(Config{Name: "osaka"})

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A handshake over TLS costs this host about 0.5 ms of processor time. It costs the other host next to nothing, because that host can send the same first message again and
-// again. So handshakes begin at a limited rate.
+// A handshake over TLS costs this host about 0.5 ms of processor time. It costs the other host next to nothing, because
+// that host can send the same first message again and again. So handshakes begin at a limited rate.
 //
-// Chance picks the source whose handshake begins next, and the connection of that source. The oldest connection would be a bad pick: its far end is about to give up. Sources
-// from which peers have come before have a rate of their own. A connection asks for its start with its first byte, so a silent connection begins no handshake.
+// Chance picks the source whose handshake begins next, and the connection of that source. The oldest connection would
+// be a bad pick: its far end is about to give up. Sources from which peers have come before have a rate of their own. A
+// connection asks for its start with its first byte, so a silent connection begins no handshake.
 const (
 	handshakesFirst   = 64                    // at once
 	handshakesEvery   = 5 * time.Millisecond  // after these
@@ -23,7 +24,8 @@ var (
 	errNotBegun   = errors.New("its handshake did not begin in time: too many others waited")
 )
 
-// starts are of handshakes that may begin at a rate, and of others that wait for it. The zero starts is ready for use; the caller has its lock.
+// starts are of handshakes that may begin at a rate, and of others that wait for it. The zero starts is ready for use;
+// the caller has its lock.
 type starts struct {
 	ready time.Time // when the next one may begin; others may at once for each period that this lies in the past
 	began uint64    // handshakes

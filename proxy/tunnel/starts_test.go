@@ -25,7 +25,8 @@ type crowd struct {
 	limit int
 }
 
-// try has a connection of a source come, wait for its start, and take some time for its handshake. It reports whether that came to its end.
+// try has a connection of a source come, wait for its start, and take some time for its handshake. It reports whether
+// that came to its end.
 func (c crowd) try(source string, took time.Duration) bool {
 	w := c.enter(&from{address: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(source), 1))}, c.limit)
 	defer c.leave(w)
@@ -56,7 +57,8 @@ func (c crowd) attack(period time.Duration, sources func(i int) string) {
 	}
 }
 
-// succeed returns how many of 100 honest handshakes come to their end, which take 250 ms each and come 10 times a second.
+// succeed returns how many of 100 honest handshakes come to their end, which take 250 ms each and come 10 times a
+// second.
 func (c crowd) succeed(sources func(i int) string) int {
 	var all sync.WaitGroup
 	var n atomic.Int64
@@ -72,8 +74,9 @@ func (c crowd) succeed(sources func(i int) string) int {
 	return int(n.Load())
 }
 
-// Honest handshakes come to their end during attacks below the rate. During attacks above it they have at least half of the chance that the rate leaves to each, and a fourth
-// where the attack has their own address. Handshakes from the source of an earlier peer do not feel attacks from others.
+// Honest handshakes come to their end during attacks below the rate. During attacks above it they have at least half of
+// the chance that the rate leaves to each, and a fourth where the attack has their own address. Handshakes from the
+// source of an earlier peer do not feel attacks from others.
 func TestStartsDuringAttacks(t *testing.T) {
 	const from = "198.51.100.1"
 	one := func(int) string { return from }
@@ -166,8 +169,8 @@ func TestStartsHaveARate(t *testing.T) {
 	}
 }
 
-// Waiting connections begin at the rate of earlier peers' sources as soon as a peer has come from their own. A connection that is ended, or has waited for long, is told so
-// and leaves nothing behind.
+// Waiting connections begin at the rate of earlier peers' sources as soon as a peer has come from their own. A
+// connection that is ended, or has waited for long, is told so and leaves nothing behind.
 func TestWaitsForStarts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h halfOpen
@@ -248,8 +251,8 @@ func TestAwaitFirstDatagram(t *testing.T) {
 	}
 }
 
-// Connections that say nothing begin no handshake, connections that say the first message of one begin as many as the rate allows, and neither keeps out a
-// source from which a peer has come.
+// Connections that say nothing begin no handshake, connections that say the first message of one begin as many as the
+// rate allows, and neither keeps out a source from which a peer has come.
 func TestHandshakesBeginAtARate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := besiege(t, nil, nil)
@@ -343,7 +346,8 @@ func TestRanksOfSources(t *testing.T) {
 	}
 }
 
-// The first byte of a TCP connection is awaited and left where it is; the end of the connection and a deadline end the wait.
+// The first byte of a TCP connection is awaited and left where it is; the end of the connection and a deadline end the
+// wait.
 func TestPeekFirst(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -176,7 +176,8 @@ func TestDoneTellsOfReset(t *testing.T) {
 	})
 }
 
-// Notify calls its function once, as soon as a Read would not wait: at bytes, an end, a reset, or at once; and not after it was taken back.
+// Notify calls its function once, as soon as a Read would not wait: at bytes, an end, a reset, or at once; and not
+// after it was taken back.
 func TestNotify(t *testing.T) {
 	for name, speak := range map[string]func(far *Stream){"bytes": func(far *Stream) { far.Write([]byte("x")) }, "an end": func(far *Stream) { far.CloseWrite() },
 		"a reset": func(far *Stream) { far.Reset(CodeApp) }} {

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tune sets the options of a carrier's connection, if it is TCP. One that the kernel refuses is left as it is. It returns
-// the congestion control that the connection has, and that itself if it is BBR which may begin anew. options sets what this process may not; nil: nothing does.
+// tune sets the options of a carrier's connection, if it is TCP. One that the kernel refuses is left as it is. It
+// returns the congestion control that the connection has, and that itself if it is BBR which may begin anew. options
+// sets what this process may not; nil: nothing does.
 func tune(conn net.Conn, congestion string, options SocketOptions, log *slog.Logger) (name string, b *bbrSocket) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -50,7 +51,8 @@ func tune(conn net.Conn, congestion string, options SocketOptions, log *slog.Log
 	return name, b
 }
 
-// helped returns set, with the help of options where this process may not give a socket the congestion control of that name.
+// helped returns set, with the help of options where this process may not give a socket the congestion control of that
+// name.
 func helped(set func(fd int, name string) error, congestion string, options SocketOptions) func(fd int, name string) error {
 	if options == nil {
 		return set
@@ -64,8 +66,9 @@ func helped(set func(fd int, name string) error, congestion string, options Sock
 	}
 }
 
-// TryCongestion sets a congestion control, by its name in the kernel, on a socket of its own, and so finds out whether this process may: ENOENT where the
-// kernel has no such control, EPERM where it takes CAP_NET_ADMIN. With CAP_NET_ADMIN the kernel loads the module if need be.
+// TryCongestion sets a congestion control, by its name in the kernel, on a socket of its own, and so finds out whether
+// this process may: ENOENT where the kernel has no such control, EPERM where it takes CAP_NET_ADMIN. With CAP_NET_ADMIN
+// the kernel loads the module if need be.
 func TryCongestion(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
@@ -81,8 +84,8 @@ const (
 	reno = "reno"
 )
 
-// A bbrSocket is a TCP connection under BBR whose user may do the one thing about it that the kernel allows, which is to
-// have it begin anew. One goroutine at a time uses it; others may ask for control.
+// A bbrSocket is a TCP connection under BBR whose user may do the one thing about it that the kernel allows, which is
+// to have it begin anew. One goroutine at a time uses it; others may ask for control.
 type bbrSocket struct {
 	pacer pacer
 	raw   syscall.RawConn
@@ -162,8 +165,8 @@ func readBBR(fd int) (r reading, err error) {
 	}, nil
 }
 
-// restart takes BBR away and gives it back: asked for the control that a socket has already, the kernel does nothing. The
-// window stays.
+// restart takes BBR away and gives it back: asked for the control that a socket has already, the kernel does nothing.
+// The window stays.
 func (b *bbrSocket) restart(fd int) error {
 	if err := b.set(fd, reno); err != nil {
 		return err // it still has BBR
@@ -189,8 +192,8 @@ func setCongestion(fd int, name string) error {
 	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 }
 
-// lowerPacing lowers the pacing rate, bytes per second. BBR raises it again when it sees more arrive; a bound that stays is no
-// part of it.
+// lowerPacing lowers the pacing rate, bytes per second. BBR raises it again when it sees more arrive; a bound that
+// stays is no part of it.
 func lowerPacing(fd int, rate float64) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, int(min(rate, math.MaxInt32))); err != nil {
 		return err
@@ -198,7 +201,8 @@ func lowerPacing(fd int, rate float64) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, -1)
 }
 
-// Bytes of the headers of a packet of TCP. The kernel does not count the bytes of further options, which come with losses.
+// Bytes of the headers of a packet of TCP. The kernel does not count the bytes of further options, which come with
+// losses.
 const (
 	ip4Header      = 20
 	ip6Header      = 40
@@ -230,9 +234,9 @@ func tcpConfirmer(conn net.Conn) confirmer {
 	return tcpInfo{raw, header}
 }
 
-// confirmation reads TCP_INFO. The kernel resends bytes for want of an acknowledgement after the smoothed round-trip time and four
-// times its mean deviation (RFC 6298, 2.3), but does not count the bytes that wait for the window of a slow reader as bytes
-// that have left.
+// confirmation reads TCP_INFO. The kernel resends bytes for want of an acknowledgement after the smoothed round-trip
+// time and four times its mean deviation (RFC 6298, 2.3), but does not count the bytes that wait for the window of a
+// slow reader as bytes that have left.
 func (t tcpInfo) confirmation() (c confirmation) {
 	t.raw.Control(func(fd uintptr) { // fails only when closed
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)

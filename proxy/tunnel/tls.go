@@ -17,8 +17,8 @@ const (
 	keyBytes     = 64 << 30   // RFC 8446, 5.5: AES-GCM is good for 2^24.5 records under one key, and crypto/tls starts no key update of its own; see rotateRecords
 )
 
-// tlsTransport is the Transport of TLS 1.3 over TCP. Its links are reliable streams of bytes in order: bufferedConn writes
-// and reads them in large pieces, tune sets the options of the connection, bbrSocket helps BBR with bursts.
+// tlsTransport is the Transport of TLS 1.3 over TCP. Its links are reliable streams of bytes in order: bufferedConn
+// writes and reads them in large pieces, tune sets the options of the connection, bbrSocket helps BBR with bursts.
 type tlsTransport struct {
 	dial       func(ctx context.Context, network, address string) (net.Conn, error) // Config.Dial
 	congestion string                                                               // Config.Congestion

@@ -15,21 +15,23 @@ import (
 // bring every record that a Link takes, or end the Link; recover the losses of its network; control congestion; and
 // keep the records secret and unaltered.
 type Transport interface {
-	// Dial opens a connection to address, "host:port". It need not have proved the other end's identity yet. An error that wraps
-	// a *net.DNSError makes the tunnel dial the address that it reached last instead.
+	// Dial opens a connection to address, "host:port". It need not have proved the other end's identity yet. An error
+	// that wraps a *net.DNSError makes the tunnel dial the address that it reached last instead.
 	Dial(ctx context.Context, address string) (net.Conn, error)
 
-	// Listen returns a listener for Endpoint.Serve. Its Accept must not wait for a handshake, so that the
-	// tunnel can limit and end the handshakes that are under way. The addresses of connections should have a method
-	// AddrPort, as *net.TCPAddr and *net.UDPAddr have: half-open handshakes are counted by source. A connection that is no socket should have a method
-	// AwaitFirst() error, which waits for the first byte and leaves it there: else its handshake begins before it has said anything.
+	// Listen returns a listener for Endpoint.Serve. Its Accept must not wait for a handshake, so that the tunnel can
+	// limit and end the handshakes that are under way. The addresses of connections should have a method AddrPort, as
+	// *net.TCPAddr and *net.UDPAddr have: half-open handshakes are counted by source. A connection that is no socket
+	// should have a method AwaitFirst() error, which waits for the first byte and leaves it there: else its handshake
+	// begins before it has said anything.
 	Listen(ctx context.Context, address string) (net.Listener, error)
 
-	// Datagrams reports whether a connection of Dial or of Listen sends datagrams. The tunnel bounds the half-open handshakes over datagrams apart,
-	// and where a site has carriers of both kinds it chooses between them.
+	// Datagrams reports whether a connection of Dial or of Listen sends datagrams. The tunnel bounds the half-open
+	// handshakes over datagrams apart, and where a site has carriers of both kinds it chooses between them.
 	Datagrams(conn net.Conn) bool
 
-	// Kind returns the name of the kind of carrier that a connection of Dial or of Listen becomes, for logs and statistics.
+	// Kind returns the name of the kind of carrier that a connection of Dial or of Listen becomes, for logs and
+	// statistics.
 	Kind(conn net.Conn) string
 
 	// Secure performs the handshake on a connection of Dial (dialed) or of Listen. It must call allow once with
@@ -44,15 +46,16 @@ type dialer interface {
 	Dial(ctx context.Context, address string) (net.Conn, error)
 }
 
-// A Link is a secured connection that carries records. One goroutine at a time reads, and one writes or flushes;
-// the other methods may be called at any time. Of a net.Conn's methods the tunnel calls Read, Write, Close, RemoteAddr and
+// A Link is a secured connection that carries records. One goroutine at a time reads, and one writes or flushes; the
+// other methods may be called at any time. Of a net.Conn's methods the tunnel calls Read, Write, Close, RemoteAddr and
 // SetDeadline. Close must end the Link at once and drop the bytes that have not left.
 //
 // A Link carries every record that it takes once, whole and unaltered, until it fails, and then tells the reader so.
-// Read returns records one behind the other, as if they were one stream of bytes. Their order may be another one than that
-// of Write in one respect only: a record for a stream (not 0) may overtake records for other streams and for its own, since
-// offsets restore the order. So a lost datagram needs to hold up nothing but the record that it is part of. A record for stream
-// 0 must not overtake anything, and HELLO, READY and LEAVE must not be overtaken either. io.EOF comes after all records.
+// Read returns records one behind the other, as if they were one stream of bytes. Their order may be another one than
+// that of Write in one respect only: a record for a stream (not 0) may overtake records for other streams and for its
+// own, since offsets restore the order. So a lost datagram needs to hold up nothing but the record that it is part of.
+// A record for stream 0 must not overtake anything, and HELLO, READY and LEAVE must not be overtaken either. io.EOF
+// comes after all records.
 type Link interface {
 	net.Conn
 
@@ -65,7 +68,8 @@ type Link interface {
 	Flush() error
 	// CanTry reports whether TryFlush works. The answer must not change.
 	CanTry() bool
-	// TryFlush sends as many bytes as the network takes at once and must not wait for more. full: something is still pending.
+	// TryFlush sends as many bytes as the network takes at once and must not wait for more. full: something is still
+	// pending.
 	TryFlush() (full bool, err error)
 	// Idle tells the Link that the tunnel has nothing to send for now: a rate that the network shows from here on is
 	// that of the application.
@@ -107,12 +111,12 @@ var errNoIdentity = errors.New("the transport has proved no identity")
 // handshakeWithin bounds each wait for the other end until a Link is there, and when it ends.
 const handshakeWithin = 5 * time.Second
 
-// rotateRecords is how many records a carrier may receive. Each may have taken a record of the transport's cipher. See RFC 8446,
-// 5.5.
+// rotateRecords is how many records a carrier may receive. Each may have taken a record of the transport's cipher. See
+// RFC 8446, 5.5.
 const rotateRecords = 1 << 24
 
-// rotateForged is how many records a carrier over datagrams may refuse that are not authentic. Each is a guess: RFC 9147, section 4.5.3,
-// allows 2^36.
+// rotateForged is how many records a carrier over datagrams may refuse that are not authentic. Each is a guess: RFC
+// 9147, section 4.5.3, allows 2^36.
 const rotateForged = 1 << 35
 
 // fraction returns n over all; 0 where there is nothing.

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// An unordered is a second Transport, in memory, which uses all the freedom that the contract of Link gives: a record for a
-// stream overtakes others wherever it may. It proves identities by saying them.
+// An unordered is a second Transport, in memory, which uses all the freedom that the contract of Link gives: a record
+// for a stream overtakes others wherever it may. It proves identities by saying them.
 type unordered struct {
 	f     *fabric
 	id    string
@@ -155,8 +155,8 @@ func (f *fabric) transport(t testing.TB, cfg *Config) Transport {
 	return nil
 }
 
-// Many streams at once over a Transport that changes the order of records wherever it may: bytes, ends and openings arrive
-// in order on each, while carriers die and are exchanged.
+// Many streams at once over a Transport that changes the order of records wherever it may: bytes, ends and openings
+// arrive in order on each, while carriers die and are exchanged.
 func TestUnorderedRecords(t *testing.T) {
 	t.Run(transportUnordered, func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

@@ -48,11 +48,10 @@ func newEndpoint(cfg Config) *Endpoint {
 	return e
 }
 
-// Open asks peer for a new stream. opening, at most 4,096 bytes, is for its Config.Accept; the tunnel does not
-// look into it and does not retain it. Open returns when the answer is there: *RefusedError if it is no.
-// Without a session it fails with ErrPeerDown at once (see Await); while one is suspended (all carriers lost, resume time
-// not over) it waits, as it does while the peer allows no further stream. When ctx ends the opening is
-// withdrawn.
+// Open asks peer for a new stream. opening, at most 4,096 bytes, is for its Config.Accept; the tunnel does not look
+// into it and does not retain it. Open returns when the answer is there: *RefusedError if it is no. Without a session
+// it fails with ErrPeerDown at once (see Await); while one is suspended (all carriers lost, resume time not over) it
+// waits, as it does while the peer allows no further stream. When ctx ends the opening is withdrawn.
 func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stream, error) {
 	p := e.peerByName(peer)
 	if p == nil {
@@ -70,7 +69,8 @@ func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stre
 	return s.open(ctx, opening)
 }
 
-// Await returns nil as soon as there is a session with peer, which may end at any time after, and ErrPeerDown if ctx ends before.
+// Await returns nil as soon as there is a session with peer, which may end at any time after, and ErrPeerDown if ctx
+// ends before.
 func (e *Endpoint) Await(ctx context.Context, peer string) error {
 	p := e.peerByName(peer)
 	if p == nil {

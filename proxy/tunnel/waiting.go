@@ -19,10 +19,11 @@ func gatherTime(rtt time.Duration) time.Duration {
 	return 0
 }
 
-// An inflow tells whether small messages are worth waiting for. It cuts time into windows of the time to gather: one begins with the first message after the
-// end of the last one. The messages of a window wait in vain if they are few and come side by side: users write some and then wait for answers, as Gloo does four
-// times in each all-reduce. They do not if one comes later, or if many come side by side, as a parameter server's pushes, which then share packets. The zero inflow
-// has seen no message.
+// An inflow tells whether small messages are worth waiting for. It cuts time into windows of the time to gather: one
+// begins with the first message after the end of the last one. The messages of a window wait in vain if they are few
+// and come side by side: users write some and then wait for answers, as Gloo does four times in each all-reduce. They
+// do not if one comes later, or if many come side by side, as a parameter server's pushes, which then share packets.
+// The zero inflow has seen no message.
 type inflow struct {
 	since time.Time // when the window began
 	early int       // messages after its first one that have come side by side with it
@@ -60,8 +61,9 @@ func (f *inflow) add(now time.Time, window time.Duration) {
 // goesOn reports whether messages that wait are likely to meet others.
 func (f *inflow) goesOn() bool { return f.vain <= maxVain }
 
-// A WINDOW that says nothing urgent waits for two round trips within these bounds; for the lower bound only where many bytes come, since the
-// peer keeps them and measures by their acknowledgements how fast they arrive, and for the end of a direction.
+// A WINDOW that says nothing urgent waits for two round trips within these bounds; for the lower bound only where many
+// bytes come, since the peer keeps them and measures by their acknowledgements how fast they arrive, and for the end of
+// a direction.
 const (
 	ackDelay = 4 * time.Millisecond
 	maxAck   = 25 * time.Millisecond

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// watch looks after the session: four times a second for silence, once a second for signs of life, times that are over, and
-// measurements.
+// watch looks after the session: four times a second for silence, once a second for signs of life, times that are over,
+// and measurements.
 func (p *peer) watch(ctx context.Context) {
 	t := time.NewTicker(silenceEvery)
 	defer t.Stop()
@@ -34,8 +34,8 @@ func (p *peer) watch(ctx context.Context) {
 	}
 }
 
-// tick does a session's work of one second. slept: the process did not run for a while, so that silence proves nothing. An error
-// ends the session.
+// tick does a session's work of one second. slept: the process did not run for a while, so that silence proves nothing.
+// An error ends the session.
 func (p *peer) tick(s *session, now time.Time, slept bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,8 @@ func (p *peer) tick(s *session, now time.Time, slept bool) error {
 	return nil
 }
 
-// worn reports whether the carrier should be replaced: its key has served long enough, or a certificate ends or was exchanged. now is by
-// Config.Now.
+// worn reports whether the carrier should be replaced: its key has served long enough, or a certificate ends or was
+// exchanged. now is by Config.Now.
 func (c *carrier) worn(state LinkState, now time.Time) bool {
 	return state.Worn || c.records.Load() >= rotateRecords ||
 		time.Since(c.born) >= rotateAfter ||

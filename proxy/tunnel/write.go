@@ -13,8 +13,8 @@ func (st *Stream) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteMore is Write where more follows soon: the bytes that it queues, up to 64 KiB, may stay until the next Write, Flush
-// or CloseWrite, so that fewer and longer records leave.
+// WriteMore is Write where more follows soon: the bytes that it queues, up to 64 KiB, may stay until the next Write,
+// Flush or CloseWrite, so that fewer and longer records leave.
 func (st *Stream) WriteMore(p []byte) (n int, err error) {
 	st.writing.Lock()
 	defer st.writing.Unlock()
@@ -28,8 +28,8 @@ func (st *Stream) WriteMore(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteSoon is Write for bytes that nobody waits for. They leave with the next small packet to the peer; without one, after two round trips, but at least 4 ms
-// and at most 25 ms.
+// WriteSoon is Write for bytes that nobody waits for. They leave with the next small packet to the peer; without one,
+// after two round trips, but at least 4 ms and at most 25 ms.
 func (st *Stream) WriteSoon(p []byte) (n int, err error) {
 	n, err = st.WriteMore(p)
 	st.session.mu.Lock()

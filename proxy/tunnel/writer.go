@@ -73,7 +73,8 @@ func (s *session) flush(c *carrier) error {
 	return c.link.Flush()
 }
 
-// mayPad fills c.out with padding for the burst that is about to end; false: none is missing. The session's lock is held.
+// mayPad fills c.out with padding for the burst that is about to end; false: none is missing. The session's lock is
+// held.
 func (s *session) mayPad(c *carrier) bool {
 	if c.dead || c.end != nil || c.closed {
 		return false
@@ -89,9 +90,9 @@ func (c *carrier) rest() {
 	c.idle = true
 }
 
-// serve does the work of a writer that waits, in the caller's goroutine and as far as the connection takes it at once: to wake
-// the writer, on another core, costs more than it takes to write some records, and they leave sooner. The writer is woken for
-// the rest. The session's lock is held, and let go meanwhile.
+// serve does the work of a writer that waits, in the caller's goroutine and as far as the connection takes it at once:
+// to wake the writer, on another core, costs more than it takes to write some records, and they leave sooner. The
+// writer is woken for the rest. The session's lock is held, and let go meanwhile.
 func (s *session) serve(c *carrier) {
 	if !c.link.CanTry() {
 		c.wake()

@@ -1,6 +1,7 @@
-// Package simd says which vector instructions of the processor the assembly kernels may use. A kernel is a loop in assembly beside a
-// function in Go that gives the same bits. The kernels lie in the packages that call them (kernels_amd64.s), and
-// codecs/internal/asm/gen writes them. A build with the tag purego has no kernels, like a build for another architecture.
+// Package simd says which vector instructions of the processor the assembly kernels may use. A kernel is a loop in
+// assembly beside a function in Go that gives the same bits. The kernels lie in the packages that call them
+// (kernels_amd64.s), and codecs/internal/asm/gen writes them. A build with the tag purego has no kernels, like a build
+// for another architecture.
 package simd
 
 import "sync/atomic"

@@ -3,8 +3,8 @@ package train
 import "math/rand/v2"
 
 // Batches deals the indices of a training set to ranks, as torch's DistributedSampler does: each epoch is one shuffle,
-// alike on all ranks. Rank r takes its places r, r + ranks, ...; a rest that does not fill a batch on every rank is left
-// out.
+// alike on all ranks. Rank r takes its places r, r + ranks, ...; a rest that does not fill a batch on every rank is
+// left out.
 type Batches struct {
 	Images int // in the set; at least Ranks * Size
 	Size   int // images of a batch on each rank

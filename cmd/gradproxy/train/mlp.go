@@ -1,7 +1,7 @@
-// Package train does the training of the demo and of the papers' tables in plain Go on one core: a multilayer perceptron
-// with ReLU and softmax cross-entropy, SGD, and batches. The perceptron's layers compute as torch.nn.Linear does
-// (y = x W^T + b, the weight of shape [outputs, inputs]), so that a data-parallel job of it sends the same tensors as
-// PyTorch's. The same seed gives the same bits on every run.
+// Package train does the training of the demo and of the papers' tables in plain Go on one core: a multilayer
+// perceptron with ReLU and softmax cross-entropy, SGD, and batches. The perceptron's layers compute as torch.nn.Linear
+// does (y = x W^T + b, the weight of shape [outputs, inputs]), so that a data-parallel job of it sends the same tensors
+// as PyTorch's. The same seed gives the same bits on every run.
 package train
 
 import (
@@ -41,9 +41,9 @@ func New(seed uint64, widths ...int) *MLP {
 // Params returns the parameters in the order of torch's Module.parameters: each layer's weight, then its bias.
 func (m *MLP) Params() []Param { return m.params }
 
-// Step computes the mean loss of a batch (len(labels) images, one after another) and its gradients. It calls ready, if not
-// nil, with the index of each parameter as soon as its gradient is complete, in the order of torch's autograd: the last
-// layer first, a bias before its weight.
+// Step computes the mean loss of a batch (len(labels) images, one after another) and its gradients. It calls ready, if
+// not nil, with the index of each parameter as soon as its gradient is complete, in the order of torch's autograd: the
+// last layer first, a bias before its weight.
 func (m *MLP) Step(images []float32, labels []uint8, ready func(param int)) (loss float64) {
 	loss = m.logits(images, len(labels)).CrossEntropy(labels)
 	if ready == nil {

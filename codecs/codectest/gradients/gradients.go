@@ -1,6 +1,7 @@
-// Package gradients holds six vectors recorded in real training, for tests and benchmarks: gradients of one or two successive steps, and a
-// difference of weights. record.py, beside it, made them and says how. They are too few to say how small a codec makes the gradients of
-// a training; integration/cmd/recordgradients records whole sequences for that.
+// Package gradients holds six vectors recorded in real training, for tests and benchmarks: gradients of one or two
+// successive steps, and a difference of weights. record.py, beside it, made them and says how. They are too few to say
+// how small a codec makes the gradients of a training; integration/cmd/recordgradients records whole sequences for
+// that.
 package gradients
 
 import (

@@ -30,7 +30,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// Sequences that figures about trainings are measured on have at least 200 steps, each a different gradient without infinities.
+// Sequences that figures about trainings are measured on have at least 200 steps, each a different gradient without
+// infinities.
 func TestRecordedSequences(t *testing.T) {
 	for _, file := range require.Gradients(t) {
 		b, err := os.ReadFile(file)

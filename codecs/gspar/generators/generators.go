@@ -47,8 +47,8 @@ func Printed(column int) Recipe {
 	return Recipe{Name: fmt.Sprintf("printed, C2 = 1/%.0f", 1/c2), N: points, D: values, C1: 0.9, C2: c2}
 }
 
-// Swapped is the recipe that gives gradients with the variances of the figures' labels, for a column of the figures, 0 to
-// 2.
+// Swapped is the recipe that gives gradients with the variances of the figures' labels, for a column of the figures, 0
+// to 2.
 func Swapped(column int) Recipe {
 	c1 := math.Ldexp(1, -2*check(column)) // 1, 1/4, 1/16
 	return Recipe{Name: fmt.Sprintf("swapped, C1 = 1/%.0f", 1/c1), N: points, D: values, C1: c1, C2: 0.9, Uniform: true}

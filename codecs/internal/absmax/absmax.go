@@ -19,8 +19,8 @@ func OfSum(x, e []float32) float32 {
 	return larger(bits, ofSumPlain(x[n:], e[n:]))
 }
 
-// EachOfSum sets largest[i] to OfSum of values i·n to (i+1)·n-1; the last block may be shorter. It panics unless x has as many
-// blocks as largest, and e is as long as x.
+// EachOfSum sets largest[i] to OfSum of values i·n to (i+1)·n-1; the last block may be shorter. It panics unless x has
+// as many blocks as largest, and e is as long as x.
 func EachOfSum(largest, x, e []float32, n int) {
 	e = e[:len(x)]
 	whole := len(x) / n

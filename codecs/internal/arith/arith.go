@@ -1,8 +1,8 @@
 // Package arith adds and subtracts values side by side, as error feedback does with whole tensors.
 package arith
 
-// Add sets dst[i] to a[i]+b[i], rounded to float32. dst may be a or b; otherwise they must not overlap. It panics if a or b
-// is shorter than dst.
+// Add sets dst[i] to a[i]+b[i], rounded to float32. dst may be a or b; otherwise they must not overlap. It panics if a
+// or b is shorter than dst.
 func Add(dst, a, b []float32) {
 	a, b = a[:len(dst):len(a)], b[:len(dst):len(b)]
 	n := addTiles(dst, a, b)

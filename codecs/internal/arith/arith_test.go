@@ -51,8 +51,8 @@ func same(t *testing.T, name string, got, want []float32) {
 	}
 }
 
-// Sums and differences are rounded once, in place and beside their arguments, and nothing beyond dst is written: in Go, and
-// where a kernel takes a tile of the values.
+// Sums and differences are rounded once, in place and beside their arguments, and nothing beyond dst is written: in Go,
+// and where a kernel takes a tile of the values.
 func TestAddAndSub(t *testing.T) {
 	asmtest.Each(t, func(t *testing.T) {
 		for _, repeats := range []int{1, 40} {

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// A Reader reads the bits of a Writer. Beyond the end of its bytes it reads zeros, and Close says so: a loop over a bounded
-// number of codes need not check after each.
+// A Reader reads the bits of a Writer. Beyond the end of its bytes it reads zeros, and Close says so: a loop over a
+// bounded number of codes need not check after each.
 type Reader struct {
 	src []byte
 	at  uint // bits
@@ -61,8 +61,8 @@ func (r *Reader) Unary(limit uint64) uint64 {
 // Over reports whether more was read than there is.
 func (r *Reader) Over() bool { return r.at > 8*uint(len(r.src)) }
 
-// Close returns the number of bytes that were read, whole or in part. ok is false if they end too early or the last is not filled
-// up with zeros.
+// Close returns the number of bytes that were read, whole or in part. ok is false if they end too early or the last is
+// not filled up with zeros.
 func (r *Reader) Close() (used int, ok bool) {
 	if r.Over() {
 		return len(r.src), false

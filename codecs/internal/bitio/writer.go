@@ -14,7 +14,8 @@ type Writer struct {
 // NewWriter returns a Writer that appends to dst, which is its own until Bytes.
 func NewWriter(dst []byte) Writer { return Writer{buf: dst} }
 
-// Write appends the low n bits of v, the most significant of them first. n is at most 64; the bits of v above must be 0.
+// Write appends the low n bits of v, the most significant of them first. n is at most 64; the bits of v above must
+// be 0.
 func (w *Writer) Write(v uint64, n uint) {
 	if free := 64 - w.used; n > free {
 		w.spill(v, n, free)
@@ -45,9 +46,9 @@ func (w *Writer) Bytes() []byte {
 	return w.buf
 }
 
-// Put writes the low n bits of v, of 1 to 64, at bit at of buf, and returns where they end. The bits above in v must be 0,
-// and the bits of buf from at on to the end of its 8 bytes, counted from the first, as well. Put writes up to 8 bytes more: buf
-// must have room for the 8 bytes that at is in and the 8 after them.
+// Put writes the low n bits of v, of 1 to 64, at bit at of buf, and returns where they end. The bits above in v must be
+// 0, and the bits of buf from at on to the end of its 8 bytes, counted from the first, as well. Put writes up to 8
+// bytes more: buf must have room for the 8 bytes that at is in and the 8 after them.
 func Put(buf []byte, at uint, v uint64, n uint) uint {
 	v <<= (64 - n) & 63
 	here := buf[at>>6<<3:][:16]

@@ -1,4 +1,5 @@
-// Package blockwise makes a codec of values from a code for one block of values. Quantizers with a scale for each block use it.
+// Package blockwise makes a codec of values from a code for one block of values. Quantizers with a scale for each block
+// use it.
 package blockwise
 
 import (
@@ -15,8 +16,9 @@ type Code interface {
 
 	Traits() codecs.Traits // of the codec that New makes
 
-	// Append appends the code of x, which has one value at least. An encoder gives each block another number, for codes that
-	// draw at random. An error names the reason why the block is unsuited ("a value is NaN"); the result then does not matter.
+	// Append appends the code of x, which has one value at least. An encoder gives each block another number, for codes
+	// that draw at random. An error names the reason why the block is unsuited ("a value is NaN"); the result then does
+	// not matter.
 	Append(dst []byte, x []float32, number uint64) ([]byte, error)
 
 	// Read sets x from the code with which src begins and returns the rest of src. An error names the fault of src.
@@ -39,7 +41,8 @@ func (m method) MaxEncodedLen(n int) int {
 	return total
 }
 
-// wantBytes is the size of the blocks that a codec asks for: large enough that frames cost nothing, and within a core's cache.
+// wantBytes is the size of the blocks that a codec asks for: large enough that frames cost nothing, and within a core's
+// cache.
 const wantBytes = 256 << 10
 
 // Block wants whole blocks of values: their length in elements of any size divides it.

@@ -22,7 +22,8 @@ func AppendScalar(dst []byte, v float32) []byte {
 	return binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
 }
 
-// Scalar reads a float32 that AppendScalar wrote. It must be at least 0 and at most limit. name stands for it in errors.
+// Scalar reads a float32 that AppendScalar wrote. It must be at least 0 and at most limit. name stands for it in
+// errors.
 func Scalar(src []byte, name string, limit float32) (v float32, rest []byte, err error) {
 	if len(src) < ScalarLen {
 		return 0, nil, ErrShort

@@ -11,8 +11,8 @@ type leaf struct {
 	symbol uint16
 }
 
-// lengths sorts leaves and replaces their weights by the lengths of their words. It is Moffat and Katajainen's algorithm: the
-// tree grows in the place of the leaves that are in it already.
+// lengths sorts leaves and replaces their weights by the lengths of their words. It is Moffat and Katajainen's
+// algorithm: the tree grows in the place of the leaves that are in it already.
 func lengths(a []leaf) {
 	slices.SortFunc(a, func(x, y leaf) int {
 		return cmp.Or(cmp.Compare(x.weight, y.weight), -cmp.Compare(x.symbol, y.symbol))
@@ -63,8 +63,8 @@ func lengths(a []leaf) {
 
 const peekBits = 11 // of the table for short words: 8 KiB
 
-// assign makes the words and tables of c, of the lengths that words have; sorted has the symbols in any order. It reports
-// whether the words fill the code space.
+// assign makes the words and tables of c, of the lengths that words have; sorted has the symbols in any order. It
+// reports whether the words fill the code space.
 func (c *Code) assign() bool {
 	slices.SortFunc(c.sorted, func(x, y uint16) int {
 		return cmp.Or(cmp.Compare(c.words[x].len, c.words[y].len), cmp.Compare(x, y))

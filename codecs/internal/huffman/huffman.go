@@ -1,10 +1,12 @@
-// Package huffman writes small integers in optimal prefix codes of their frequencies ([Huffman]). Symbols are 0 to n-1. Both ends
-// must know the size n of the alphabet, at most 65,536, and the number of symbols that follow, which must not be 0.
+// Package huffman writes small integers in optimal prefix codes of their frequencies ([Huffman]). Symbols are 0 to n-1.
+// Both ends must know the size n of the alphabet, at most 65,536, and the number of symbols that follow, which must not
+// be 0.
 //
-// Code lengths are not limited, so that a code costs exactly what a paper's tree does. Of trees that are equally good, that
-// with the shortest longest word is taken ([Moffat and Katajainen]: counts in ascending order, equal ones by descending
-// symbol, and of a leaf and a tree of equal weight the leaf first). The code is canonical: shorter words come before longer
-// ones, words of one length in the order of their symbols. A symbol that is alone has a word of no bits.
+// Code lengths are not limited, so that a code costs exactly what a paper's tree does. Of trees that are equally good,
+// that with the shortest longest word is taken ([Moffat and Katajainen]: counts in ascending order, equal ones by
+// descending symbol, and of a leaf and a tree of equal weight the leaf first). The code is canonical: shorter words
+// come before longer ones, words of one length in the order of their symbols. A symbol that is alone has a word of no
+// bits.
 //
 // # Wire
 //
@@ -17,8 +19,8 @@
 //	110 gamma(k)     the next k symbols have no word, k >= 1
 //	111 length       6 bits; 0 for a symbol that is alone
 //
-// gamma(k) is Elias's: as many zeros as k has bits after its first, then k. The words have to fill the code space: then any
-// bits are symbols.
+// gamma(k) is Elias's: as many zeros as k has bits after its first, then k. The words have to fill the code space: then
+// any bits are symbols.
 //
 // [Huffman]: https://doi.org/10.1109/JRPROC.1952.273898
 // [Moffat and Katajainen]: https://doi.org/10.1007/3-540-60220-8_79

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/bitio"
 )
 
-// SKCompress, Figure 7: items 0 to 3 that occur 6, 3, 2 and 1 times get the words 0, 10, 110 and 111, and 24 bits become 21.
+// SKCompress, Figure 7: items 0 to 3 that occur 6, 3, 2 and 1 times get the words 0, 10, 110 and 111, and 24 bits
+// become 21.
 func TestFigure7(t *testing.T) {
 	counts := []uint32{6, 3, 2, 1}
 	var c Code
@@ -48,8 +49,8 @@ func drawn(r *rand.Rand) []uint32 {
 	return counts
 }
 
-// No code of whole bits is shorter than Huffman's tree, which adds up the weights of its inner nodes, and words of one length
-// are not shorter either. (But for a symbol that is alone, which has a word of no bits here.)
+// No code of whole bits is shorter than Huffman's tree, which adds up the weights of its inner nodes, and words of one
+// length are not shorter either. (But for a symbol that is alone, which has a word of no bits here.)
 func TestOptimal(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 500 {

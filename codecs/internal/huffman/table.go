@@ -52,8 +52,8 @@ func (c *Code) absent(s int) (k int) {
 	return k
 }
 
-// ReadTable makes c the code of a table for an alphabet of so many symbols. It reports false, and c is unusable, if the bits are
-// no table of a code that fills its space. Where they end the Reader may have to tell.
+// ReadTable makes c the code of a table for an alphabet of so many symbols. It reports false, and c is unusable, if the
+// bits are no table of a code that fills its space. Where they end the Reader may have to tell.
 func (c *Code) ReadTable(r *bitio.Reader, symbols int) bool {
 	c.words = resize(c.words, symbols)
 	clear(c.words)

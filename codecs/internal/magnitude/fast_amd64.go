@@ -6,8 +6,8 @@ import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // selectTiles is selectPart by a kernel, for the first i values. It selects n of them.
 //
-// Without selectSums topk encodes at 0.30 (AVX-512) and 0.33 (AVX2) of its speed; without select topk without feedback at 0.29 and 0.25,
-// topk(threshold=sampled) at 0.23 and 0.26.
+// Without selectSums topk encodes at 0.30 (AVX-512) and 0.33 (AVX2) of its speed; without select topk without feedback
+// at 0.29 and 0.25, topk(threshold=sampled) at 0.23 and 0.26.
 func selectTiles(keys []uint32, values []float32, v Values, from, t, gone uint32) (n, i int) {
 	tier := simd.Use()
 	if i = v.Len() &^ 31; i == 0 || tier < simd.AVX2 || v.Residual != nil && !Aligned(v.Old) {
@@ -29,8 +29,8 @@ func selectTiles(keys []uint32, values []float32, v Values, from, t, gone uint32
 
 // sampleAll sets dst to lines of n periods of x, or does nothing and returns false.
 //
-// Without sampleSums topk encodes at 0.65 (AVX-512) and 0.74 (AVX2) of its speed; without sample topk(threshold=sampled) without feedback at
-// 0.55 and 0.47.
+// Without sampleSums topk encodes at 0.65 (AVX-512) and 0.74 (AVX2) of its speed; without sample
+// topk(threshold=sampled) without feedback at 0.55 and 0.47.
 func sampleAll(dst []float32, x Values, n int) bool {
 	tier := simd.Use()
 	if n == 0 || tier < simd.AVX2 {
@@ -50,8 +50,8 @@ func sampleAll(dst []float32, x Values, n int) bool {
 	return true
 }
 
-// counts reports whether countAll is so fast, of so many values, that Kth needs no histogram: measured with AVX2 only, on a Zen 3,
-// whose second cache has as many.
+// counts reports whether countAll is so fast, of so many values, that Kth needs no histogram: measured with AVX2 only,
+// on a Zen 3, whose second cache has as many.
 func counts(x []float32) bool { return simd.Use() == simd.AVX2 && len(x) <= 1<<16 }
 
 // countTiles returns how many of the first i of x have a magnitude of at least t.

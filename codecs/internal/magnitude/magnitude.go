@@ -1,5 +1,5 @@
-// Package magnitude finds the largest magnitudes of a block, for methods that send only these: by histograms of
-// float32 bits, which without their sign have the order of magnitudes, or by counting, in a bounded number of passes and
+// Package magnitude finds the largest magnitudes of a block, for methods that send only these: by histograms of float32
+// bits, which without their sign have the order of magnitudes, or by counting, in a bounded number of passes and
 // without sorting.
 //
 // A magnitude is a float32's bits without the sign. All functions take any values: infinities and NaN are the
@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// A sample for guessing a threshold has lines of a block: sampleLine values side by side, as long as a line of a core's cache,
-// out of every samplePeriod.
+// A sample for guessing a threshold has lines of a block: sampleLine values side by side, as long as a line of a core's
+// cache, out of every samplePeriod.
 const (
 	sampleLine   = 16
 	samplePeriod = 1024
@@ -60,8 +60,8 @@ func Top(keys []uint32, values []float32, x Values, k int, scratch []float32) ([
 	return keys, values, scratch
 }
 
-// Enough is the number of values of a sample that should lie above a threshold: then between two thirds and one and a half
-// times the wanted number of values are selected, nineteen times in twenty.
+// Enough is the number of values of a sample that should lie above a threshold: then between two thirds and one and a
+// half times the wanted number of values are selected, nineteen times in twenty.
 const Enough = 32
 
 // Near appends about k positions and values as Top does, k >= 1: all values that reach the threshold that k of x would
@@ -86,8 +86,8 @@ func Near(keys []uint32, values []float32, x Values, k, limit, enough int, scrat
 	return keys, values, scratch
 }
 
-// guess returns a magnitude that is probably at most the k-th largest of x, and not much less; and, if x has a residual,
-// one that is near the k-th largest.
+// guess returns a magnitude that is probably at most the k-th largest of x, and not much less; and, if x has a
+// residual, one that is near the k-th largest.
 func guess(x Values, k int, scratch []float32) (t, near uint32, sample []float32) {
 	scratch = Sample(scratch[:0], x)
 	// Of the sample, about kept are among the k largest; a few standard deviations more make a miss rare.
@@ -126,8 +126,8 @@ func lowerBound(x Values, k int) uint32 {
 // clamp makes a threshold of t that Select takes.
 func clamp(t uint32) uint32 { return min(max(t, 1), infinity) }
 
-// keep drops from keys[n:] and values[n:] all but the k largest magnitudes. x is left without them; before, it is without the
-// magnitudes of at least gone.
+// keep drops from keys[n:] and values[n:] all but the k largest magnitudes. x is left without them; before, it is
+// without the magnitudes of at least gone.
 func keep(keys []uint32, values []float32, x Values, n, k int, gone uint32) ([]uint32, []float32) {
 	t, equal := uint32(1), 0 // the first so many of magnitude t
 	switch {

@@ -73,7 +73,8 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Near selects about as many values as asked for, by a threshold: no value that it leaves is larger than one that it takes.
+// Near selects about as many values as asked for, by a threshold: no value that it leaves is larger than one that it
+// takes.
 func TestNear(t *testing.T) {
 	n, kinds := 1<<18, []codectest.Kind{codectest.Gaussian, codectest.Heavy, codectest.Sparse, codectest.Rows}
 	if require.Race { // which finds misplaced pointers in one as well as in many

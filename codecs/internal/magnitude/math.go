@@ -59,9 +59,9 @@ func Of(x float32) uint32 { return math.Float32bits(x) &^ sign }
 // Finite reports whether m is the magnitude of a number.
 func Finite(m uint32) bool { return m < infinity }
 
-// Select appends the positions and values of each x with a magnitude of at least t, in order, to keys and values,
-// which must have one length. t is at least 1, at most that of an infinity: so a NaN or infinity is always selected, and
-// a zero never.
+// Select appends the positions and values of each x with a magnitude of at least t, in order, to keys and values, which
+// must have one length. t is at least 1, at most that of an infinity: so a NaN or infinity is always selected, and a
+// zero never.
 func Select(keys []uint32, values []float32, x Values, t uint32) ([]uint32, []float32) {
 	return selectAll(keys, values, x, t, t)
 }
@@ -78,8 +78,8 @@ func selectAll(keys []uint32, values []float32, x Values, t, gone uint32) ([]uin
 	return keys, values
 }
 
-// selectPart writes the entries that selectAll appends for v, the values from position from, and returns their number. keys
-// and values must have room for v.Len()+listSlack.
+// selectPart writes the entries that selectAll appends for v, the values from position from, and returns their number.
+// keys and values must have room for v.Len()+listSlack.
 func selectPart(keys []uint32, values []float32, v Values, from, t, gone uint32) int {
 	n, i := selectTiles(keys, values, v, from, t, gone)
 	if keys, values, v, from = keys[n:], values[n:], v.Slice(i, v.Len()), from+uint32(i); v.Residual != nil {
@@ -134,9 +134,9 @@ func selectSums(keys []uint32, values []float32, v Values, from, t, gone uint32)
 	return n
 }
 
-// Kth returns the k-th largest magnitude of x, 1 <= k <= len(x), and how many are larger: by histograms of its upper
-// 12 bits, of the next 12 among the magnitudes that share them, and of the last 7; few values are sorted, and where counting is
-// quick, that finds it.
+// Kth returns the k-th largest magnitude of x, 1 <= k <= len(x), and how many are larger: by histograms of its upper 12
+// bits, of the next 12 among the magnitudes that share them, and of the last 7; few values are sorted, and where
+// counting is quick, that finds it.
 func Kth(x []float32, k int) (t uint32, larger int) {
 	if len(x) <= few {
 		return kthOfFew(x, k)
@@ -166,8 +166,9 @@ func Kth(x []float32, k int) (t uint32, larger int) {
 	return upper | third, larger
 }
 
-// kthByCounts is Kth by counting how many values reach a magnitude, until few are left that may be the k-th. It begins with a
-// magnitude that is probably near, goes on in steps four times the one before, and halves once it has passed the k-th.
+// kthByCounts is Kth by counting how many values reach a magnitude, until few are left that may be the k-th. It begins
+// with a magnitude that is probably near, goes on in steps four times the one before, and halves once it has passed the
+// k-th.
 func kthByCounts(x []float32, k int) (t uint32, larger int) {
 	low, reach := uint32(0), len(x) // so many are at least low
 	end, larger := uint32(sign), 0  // and so many at least end

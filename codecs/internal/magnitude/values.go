@@ -6,10 +6,10 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 )
 
-// Values are the values of a block. Where Residual is nil, they are X. Otherwise they are the sums X[i]+Residual[i], rounded to
-// float32, that error feedback encodes, and a function that appends some of them to a list sets Residual to the rest: 0 where
-// it appends a sum, and the sum elsewhere. That takes one pass over memory, in which Old is set to the former Residual; it is
-// fast only if Old is Aligned.
+// Values are the values of a block. Where Residual is nil, they are X. Otherwise they are the sums X[i]+Residual[i],
+// rounded to float32, that error feedback encodes, and a function that appends some of them to a list sets Residual to
+// the rest: 0 where it appends a sum, and the sum elsewhere. That takes one pass over memory, in which Old is set to
+// the former Residual; it is fast only if Old is Aligned.
 type Values struct{ X, Residual, Old []float32 }
 
 // Len returns the number of values.

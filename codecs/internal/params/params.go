@@ -1,5 +1,5 @@
-// Package params describes the parameters of a codec as a table, from which come the defaults and bounds of its Config, the
-// reading of its text and the text itself.
+// Package params describes the parameters of a codec as a table, from which come the defaults and bounds of its Config,
+// the reading of its text and the text itself.
 package params
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 )
 
-// A Table lists the parameters of a codec in the order of its text. Each is a field of the codec's Config, and a zero field
-// stands for the default.
+// A Table lists the parameters of a codec in the order of its text. Each is a field of the codec's Config, and a zero
+// field stands for the default.
 type Table[Config any] struct {
 	Name   string
 	Params []Param[Config]

@@ -1,6 +1,6 @@
-// Package rng draws the random numbers of stochastic methods. A [Source] is seeded with the values to encode, so that an
-// encoding can be made again from its input, and yet workers, blocks and steps draw independently of each other.
-// The wire has as much of a draw as a decoder needs.
+// Package rng draws the random numbers of stochastic methods. A [Source] is seeded with the values to encode, so that
+// an encoding can be made again from its input, and yet workers, blocks and steps draw independently of each other. The
+// wire has as much of a draw as a decoder needs.
 //
 // The generator is SplitMix64, which is as good as 64 bits of state can be and inlines ([Steele, Lea and Flood],
 // with the constants of Java's SplittableRandom.mix64). It keeps no secret.
@@ -21,8 +21,9 @@ const (
 	prime = 0x9fb21c651e98df25 // odd, with bits as if drawn
 )
 
-// Of returns the Source of one encoding: of a codec's parameter seed, the number step of the encoding among its encoder's,
-// and the values x themselves, since workers that count alike have gradients unlike each other. It reads x once.
+// Of returns the Source of one encoding: of a codec's parameter seed, the number step of the encoding among its
+// encoder's, and the values x themselves, since workers that count alike have gradients unlike each other. It reads x
+// once.
 func Of(seed, step uint64, x []float32) Source {
 	return Source{mix(mix(mix(seed+gamma)+step+gamma) + hash(x))}
 }
@@ -47,7 +48,8 @@ func (s *Source) Uint64n(n uint64) uint64 {
 	if n == 0 {
 		panic("rng: a number less than 0")
 	}
-	// The products x·n of a random x, cut into intervals of 2^64, have a number of x too many in some: these are drawn again.
+	// The products x·n of a random x, cut into intervals of 2^64, have a number of x too many in some: these are drawn
+	// again.
 	high, low := bits.Mul64(s.Uint64(), n)
 	if low < n {
 		for tooMany := -n % n; low < tooMany; {
@@ -64,9 +66,9 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// hash returns a number that depends on the bits of every value, their order and how many there are. In each of its lanes
-// one turn is a bijection of the lane for a given value, and of the value for a given lane: values that differ in one place have
-// other hashes.
+// hash returns a number that depends on the bits of every value, their order and how many there are. In each of its
+// lanes one turn is a bijection of the lane for a given value, and of the value for a given lane: values that differ in
+// one place have other hashes.
 func hash(x []float32) uint64 {
 	a, b, c, d := uint64(len(x)), uint64(1), uint64(2), uint64(3)
 	for ; len(x) >= 4; x = x[4:] {

@@ -2,8 +2,8 @@ package rng
 
 import "math"
 
-// Ternarize sets q[i] to the sign of x[i], -1 or 1, with probability |x[i]|/s, or always if that is more than 1, and else to 0: s times q
-// is x on average. It panics if q is shorter than x. One draw does for two values, 32 bits each.
+// Ternarize sets q[i] to the sign of x[i], -1 or 1, with probability |x[i]|/s, or always if that is more than 1, and
+// else to 0: s times q is x on average. It panics if q is shorter than x. One draw does for two values, 32 bits each.
 func (r *Source) Ternarize(q []int8, x []float32, s float32) {
 	unit := float64(s) * 0x1p-32
 	q = q[:len(x)]

@@ -1,5 +1,5 @@
-// Package scratch recycles the float32 values of blocks that are being coded: coders are many, one for each block of each
-// tensor, but few run at a time.
+// Package scratch recycles the float32 values of blocks that are being coded: coders are many, one for each block of
+// each tensor, but few run at a time.
 package scratch
 
 import "sync"

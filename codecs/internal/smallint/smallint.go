@@ -1,8 +1,8 @@
 // Package smallint packs signed integers of 2, 4 or 8 bits, as quantizers send them.
 //
-// Integer i is in byte i/k at bit (i mod k)·bits from the lowest, where k is how many a byte holds, in two's complement; the
-// bits beyond the last are 0. The least number of so many bits, which has no counterpart, is not used: with b bits there
-// are -Max(b) to Max(b).
+// Integer i is in byte i/k at bit (i mod k)·bits from the lowest, where k is how many a byte holds, in two's
+// complement; the bits beyond the last are 0. The least number of so many bits, which has no counterpart, is not used:
+// with b bits there are -Max(b) to Max(b).
 package smallint
 
 import "errors"

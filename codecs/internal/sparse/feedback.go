@@ -11,8 +11,9 @@ import (
 
 // AppendFeedback implements codecs.Fused: a residual is the sum where nothing was sent.
 //
-// A SumCoder makes the sums, picks of them and leaves the residual in one pass over memory. No residual may change if one of
-// the blocks turns out to be unsuited; so that pass keeps the former residuals, in memory that is used again and again.
+// A SumCoder makes the sums, picks of them and leaves the residual in one pass over memory. No residual may change if
+// one of the blocks turns out to be unsuited; so that pass keeps the former residuals, in memory that is used again and
+// again.
 func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
 	if len(residual) != e.n {
 		panic(fmt.Sprintf("sparse: a residual of %d values for an encoder of %d", len(residual), e.n))
@@ -35,7 +36,8 @@ func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 	return out, err
 }
 
-// leave sets residual to the rounding errors of the values that were sent, as elements of type d. It must be 0 there before.
+// leave sets residual to the rounding errors of the values that were sent, as elements of type d. It must be 0 there
+// before.
 func (p *Picks) leave(residual []float32, d tensor.DType) {
 	if !p.rounded && (d == tensor.Float32 || d == tensor.Float64) {
 		return

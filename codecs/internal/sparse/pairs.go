@@ -34,8 +34,8 @@ func AppendKeys(dst []byte, positions []uint32) []byte {
 	return keys.Rice{}.Append32(binary.AppendUvarint(dst, uint64(len(positions))), positions)
 }
 
-// DecodeKeys appends to positions, of a block of n values, the positions that AppendKeys encoded, with which src begins, and
-// returns the rest of src.
+// DecodeKeys appends to positions, of a block of n values, the positions that AppendKeys encoded, with which src
+// begins, and returns the rest of src.
 func DecodeKeys(positions []uint32, n int, src []byte) (all []uint32, rest []byte, err error) {
 	count, used := binary.Uvarint(src)
 	if used <= 0 || count > uint64(n) {

@@ -14,8 +14,8 @@ const maxBlock = 1 << 24
 // MinFraction is the smallest fraction of values to send that a text may ask for: a value of the largest block.
 const MinFraction = 1.0 / maxBlock
 
-// Count is the number of values that a fraction k of n is, n >= 1: rounded to the nearest, one at least. Both ends compute the
-// same number.
+// Count is the number of values that a fraction k of n is, n >= 1: rounded to the nearest, one at least. Both ends
+// compute the same number.
 func Count(k float64, n int) int { return min(n, max(1, int(float64(k*float64(n))+0.5))) }
 
 // Fraction is the parameter k: the fraction of values to send.

@@ -6,12 +6,13 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Picker is a SumCoder of a method that sends the values which Pick chooses by their magnitudes, in one of two wire forms.
+// A Picker is a SumCoder of a method that sends the values which Pick chooses by their magnitudes, in one of two wire
+// forms.
 type Picker struct {
 	Text string // the codec's
 
-	// Pick sets p's keys, ascending, and p's values to the values of v to send. If v has a residual, Pick must leave it as the
-	// functions of package magnitude do. step counts the encodings before this one.
+	// Pick sets p's keys, ascending, and p's values to the values of v to send. If v has a residual, Pick must leave it
+	// as the functions of package magnitude do. step counts the encodings before this one.
 	Pick func(p *Picks, v magnitude.Values, step uint64)
 
 	Values tensor.DType // the element type in which values travel

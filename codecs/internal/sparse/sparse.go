@@ -32,7 +32,8 @@ type SumCoder interface {
 	Coder
 
 	// AppendValues is AppendBlock of v. If v has a residual, it is afterwards 0 at p's keys and the sum elsewhere, and
-	// v.Old is the former residual, also if there is an error. It ends with one of this package's functions that append p's values.
+	// v.Old is the former residual, also if there is an error. It ends with one of this package's functions that append
+	// p's values.
 	AppendValues(dst []byte, v magnitude.Values, step uint64, p *Picks) ([]byte, error)
 }
 
@@ -89,8 +90,8 @@ func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	return e.append(dst, magnitude.Values{X: src}, nil)
 }
 
-// append encodes v, which may be sums only for a SumCoder, and calls sent, if it is not nil, with the delivered values of each
-// block.
+// append encodes v, which may be sums only for a SumCoder, and calls sent, if it is not nil, with the delivered values
+// of each block.
 func (e *encoder) append(dst []byte, v magnitude.Values, sent func(from int, p *Picks)) ([]byte, error) {
 	if v.Len() != e.n {
 		panic(fmt.Sprintf("sparse: %d values for an encoder of %d", v.Len(), e.n))

@@ -11,7 +11,8 @@ import (
 // barPoints is how many percentage points a lossy way may be behind the direct run.
 const barPoints = 0.5
 
-// judge works out the points and the bars from the trainings. Where there were none in the same time, or in as many steps, it claims nothing of them.
+// judge works out the points and the bars from the trainings. Where there were none in the same time, or in as many
+// steps, it claims nothing of them.
 func (m *measurement) judge() {
 	first := &m.Variants[0]
 	steps, time := len(first.SameSteps.Accuracy) > 0, len(first.SameTime.Accuracy) > 0

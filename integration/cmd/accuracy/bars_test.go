@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// measured returns a measurement whose ways end with these accuracies, in the same time and in as many steps: direct first,
-// then 3LC, 3LC with int4, and the control.
+// measured returns a measurement whose ways end with these accuracies, in the same time and in as many steps: direct
+// first, then 3LC, 3LC with int4, and the control.
 func measured(accuracies ...float64) *measurement {
 	m := &measurement{Variants: variants(strings.Fields(defaultWays), "")}
 	for i := range m.Variants {
@@ -67,7 +67,8 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// A measurement without trainings in the same time claims nothing of them, nor does one without trainings of as many steps.
+// A measurement without trainings in the same time claims nothing of them, nor does one without trainings of as many
+// steps.
 func TestBarsOfOneKind(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -56,8 +56,8 @@ func (r recipe) protocol() string {
 // job is the name of the recipe's framework.
 func (r recipe) job() string { return strings.TrimRight(r.Environment, "0123456789") }
 
-// variants returns the ways on which the recipe is trained. DDP is seen to call its sums, the protocol of MXNet's servers proves them, and for
-// JAX the user says what they are. Workers of a server send each other no sums.
+// variants returns the ways on which the recipe is trained. DDP is seen to call its sums, the protocol of MXNet's
+// servers proves them, and for JAX the user says what they are. Workers of a server send each other no sums.
 func (r recipe) variants(ways []string) (all []variant) {
 	for _, v := range variants(ways, r.protocol()) {
 		if r.job() == "torch" && v.config.Loss.Gradients != "" {
@@ -142,7 +142,8 @@ func (g *grid) row(r recipe, way string) *gridRow {
 	return &g.Rows[i]
 }
 
-// measure adds the trainings that the recording lacks, and writes out after each training of all seeds. stepsOnly leaves out the trainings of the same time.
+// measure adds the trainings that the recording lacks, and writes out after each training of all seeds. stepsOnly
+// leaves out the trainings of the same time.
 func (g *grid) measure(ctx context.Context, list []recipe, ways []string, stepsOnly bool, folder, dir, out string) error {
 	gradproxy, err := testbed.Build(ctx, dir)
 	if err != nil {

@@ -24,8 +24,8 @@ func TestChosenRecipes(t *testing.T) {
 	}
 }
 
-// Torch's sums are proved by its calls, and MXNet's by the protocol. Workers of a server send each other no sums, and what they pull never has
-// the codec 3lc(s=auto), which is for residuals.
+// Torch's sums are proved by its calls, and MXNet's by the protocol. Workers of a server send each other no sums, and
+// what they pull never has the codec 3lc(s=auto), which is for residuals.
 func TestRecipeVariants(t *testing.T) {
 	ways := strings.Fields(gridWays)
 	torch, mxnet, jax := recipes[0].variants(ways), recipes[1].variants(ways), recipes[4].variants(ways)
@@ -45,7 +45,8 @@ func TestRecipeVariants(t *testing.T) {
 	}
 }
 
-// rows returns a grid of one recipe whose ways end with these accuracies, on the ways that it judges by rules of their own.
+// rows returns a grid of one recipe whose ways end with these accuracies, on the ways that it judges by rules of their
+// own.
 func rows(accuracies ...float64) *grid {
 	g := &grid{Seeds: 1}
 	for i, v := range variants([]string{"direct", "lossless", "int4", "3lc(s=1.9)-"}, "pslite") {
@@ -88,7 +89,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A run adds the rows that a recording lacks, and the trainings of the same time that another run has left out. Controls have none.
+// A run adds the rows that a recording lacks, and the trainings of the same time that another run has left out.
+// Controls have none.
 func TestDue(t *testing.T) {
 	g := rows(0.84, 0.84, 0.84, 0.80)
 	g.Seconds = 8

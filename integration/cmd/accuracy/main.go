@@ -1,21 +1,23 @@
 //go:build linux
 
-// Command accuracy shows how loss changes the accuracy of a model: a real PyTorch job (DDP, an MLP on Fashion-MNIST) trains across
-// an emulated WAN directly, with 3LC in the first phase of the rings only, with int4 for the sums as well, and, as proof that the bar
-// can be missed, with 3LC that drops most of each gradient and feeds nothing back. Run it from the root of the checkout, as root:
+// Command accuracy shows how loss changes the accuracy of a model: a real PyTorch job (DDP, an MLP on Fashion-MNIST)
+// trains across an emulated WAN directly, with 3LC in the first phase of the rings only, with int4 for the sums as
+// well, and, as proof that the bar can be missed, with 3LC that drops most of each gradient and feeds nothing back. Run
+// it from the root of the checkout, as root:
 //
 //	go run ./integration/cmd/accuracy --json accuracy.json
 //
-// Each way trains for as many steps, on a fast link, and the bytes of its whole training are counted. With --seconds each way also trains for
-// that long on a slow link, for as many steps as it then makes; the job looks at the clock, and nothing is computed from other
-// runs. The learning rate falls to 0 over the steps, or over the time.
+// Each way trains for as many steps, on a fast link, and the bytes of its whole training are counted. With --seconds
+// each way also trains for that long on a slow link, for as many steps as it then makes; the job looks at the clock,
+// and nothing is computed from other runs. The learning rate falls to 0 over the steps, or over the time.
 //
-// With --grid it trains nine small models instead, three with each of PyTorch, JAX and MXNet, by the recipes in grid.go.
+// With --grid it trains nine small models instead, three with each of PyTorch, JAX and MXNet, by the recipes in
+// grid.go.
 //
-// The control must miss the bar in as many steps. In the same time it may not: each rank owns a part of the sum and adds its own
-// gradient to it exactly, and as all ranks have the same kind of images, that trains the model too, in more steps. With
-// --apart each rank has the images of its own classes. Then gradients hardly change from step to step, the proxies take them for
-// weights, and most travels exactly.
+// The control must miss the bar in as many steps. In the same time it may not: each rank owns a part of the sum and
+// adds its own gradient to it exactly, and as all ranks have the same kind of images, that trains the model too, in
+// more steps. With --apart each rank has the images of its own classes. Then gradients hardly change from step to step,
+// the proxies take them for weights, and most travels exactly.
 package main
 
 import (

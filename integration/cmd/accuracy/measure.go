@@ -53,8 +53,9 @@ type variant struct {
 // defaultWays are compared by default. The last is the control.
 const defaultWays = "direct 3lc 3lc+int4 3lc(s=1.9)-"
 
-// variants returns the ways that are compared, where a job's tensors travel by that protocol: pslite, or "" for rings. With pslite a
-// way's codec is that of the weights that come back as well, for which 3lc(s=auto) sends as much as 3lc; a control's is not.
+// variants returns the ways that are compared, where a job's tensors travel by that protocol: pslite, or "" for rings.
+// With pslite a way's codec is that of the weights that come back as well, for which 3lc(s=auto) sends as much as 3lc;
+// a control's is not.
 func variants(ways []string, protocol string) (all []variant) {
 	for _, name := range ways {
 		v := variant{Name: name, word: name, way: testbed.Way(name), config: testbed.Way(name).Config()}

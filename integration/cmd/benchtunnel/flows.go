@@ -18,7 +18,8 @@ type carried struct {
 	cpu  float64 // seconds of processor time, both ends, for a gigabyte; 0: not measured
 }
 
-// carry connects n flows of a stack, has them carry all they can, and measures the bytes that arrive for a time, after warm.
+// carry connects n flows of a stack, has them carry all they can, and measures the bytes that arrive for a time, after
+// warm.
 func (s stack) carry(ctx context.Context, at place, k *keys, n int, warm, d time.Duration) (c carried, err error) {
 	flows, end, err := s.connect(ctx, at, k, n)
 	if err != nil {

@@ -93,12 +93,12 @@ func units(out string) map[string][]float64 {
 	return values
 }
 
-// rest is how long connections have said nothing when their memory is measured: Go collects garbage every two minutes at least, and gives
-// memory back after that.
+// rest is how long connections have said nothing when their memory is measured: Go collects garbage every two minutes
+// at least, and gives memory back after that.
 const rest = 150 * time.Second
 
-// idle measures T5: the memory of one proxy with connections that say nothing. This process has both ends of each, so that the usual limit
-// of 20,000 files allows 9,000.
+// idle measures T5: the memory of one proxy with connections that say nothing. This process has both ends of each, so
+// that the usual limit of 20,000 files allows 9,000.
 func (m *measurement) idle(ctx context.Context, w *testbed.WAN, ps testbed.Proxies, t variant) error {
 	const connections = 9000
 	from, to := w.Sites[0], w.Sites[1]
@@ -136,7 +136,8 @@ func (m *measurement) idle(ctx context.Context, w *testbed.WAN, ps testbed.Proxi
 	return nil
 }
 
-// connectMany dials a listener n times from a site, and sends both ends of each connection to conns, which has room for them.
+// connectMany dials a listener n times from a site, and sends both ends of each connection to conns, which has room for
+// them.
 func connectMany(ctx context.Context, from *testbed.Site, l net.Listener, n int, conns chan<- net.Conn) error {
 	var accepting, dialing errgroup.Group
 	accepting.Go(func() error {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command benchtunnel measures the tunnel of two gradproxies on emulated links, over each carrier, beside plain TCP on the same
-// links in the same run, and compares the figures with bars. Run it from the root of the checkout, as root:
+// Command benchtunnel measures the tunnel of two gradproxies on emulated links, over each carrier, beside plain TCP on
+// the same links in the same run, and compares the figures with bars. Run it from the root of the checkout, as root:
 //
 //	go run ./integration/cmd/benchtunnel --json
 //
@@ -26,8 +26,8 @@
 //
 // Rows without a bar are figures beside: of plain TCP, of other proxies and of other stacks, in the same run.
 //
-// A rate is the median over the rounds. In each round all ways take turns. The link, all sites and the proxies share this
-// machine's processors.
+// A rate is the median over the rounds. In each round all ways take turns. The link, all sites and the proxies share
+// this machine's processors.
 package main
 
 import (

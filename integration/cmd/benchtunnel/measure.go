@@ -91,7 +91,8 @@ func (m *measurement) beside(id, what string, here float64, unit string) {
 	m.add(id, what, here, 0, unit, false)
 }
 
-// rates measures W1, W2 and D3 at a rate of loss. Plain TCP and other stacks run on the first tunnel's link, whose proxies are idle then.
+// rates measures W1, W2 and D3 at a rate of loss. Plain TCP and other stacks run on the first tunnel's link, whose
+// proxies are idle then.
 func (m *measurement) rates(ctx context.Context, percent float64, w1, w2, d3 bool) error {
 	var tunnels []variant
 	if w1 {
@@ -299,8 +300,8 @@ func (m *measurement) fairness(ctx context.Context, w *testbed.WAN, _ testbed.Pr
 	return nil
 }
 
-// share returns the share that a connection has of the bytes of both, while an opponent of plain TCP sends as well as it can. The
-// opponent begins first.
+// share returns the share that a connection has of the bytes of both, while an opponent of plain TCP sends as well as
+// it can. The opponent begins first.
 func (m *measurement) share(ctx context.Context, w *testbed.WAN, port uint16, congestion, opponent string) (float64, error) {
 	other, err := testbed.Connect(ctx, w, testbed.BesideProxies, opponent)
 	if err != nil {

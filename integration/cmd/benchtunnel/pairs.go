@@ -92,7 +92,8 @@ type pairFigures struct {
 	rates, cpu, added map[string][]float64 // Mbit/s, s/GB, and µs that a byte's round trip takes longer than without the pair
 }
 
-// comparePairs has each pair carry n connections in turn. The first pair is the direct way. Round trips are measured where n is 1.
+// comparePairs has each pair carry n connections in turn. The first pair is the direct way. Round trips are measured
+// where n is 1.
 func (m *measurement) comparePairs(ctx context.Context, l net.Listener, all []*pair, n int) (pairFigures, error) {
 	of := pairFigures{map[string][]float64{}, map[string][]float64{}, map[string][]float64{}}
 	for range m.rounds {

@@ -92,7 +92,8 @@ func loadKeys(dir string) (*keys, error) {
 	return k, nil
 }
 
-// config returns the configuration of TLS of an end, 0 or 1. Certificates are of the authority; names are not checked, since sites have none.
+// config returns the configuration of TLS of an end, 0 or 1. Certificates are of the authority; names are not checked,
+// since sites have none.
 func (k *keys) config(end int) *tls.Config {
 	verify := func(s tls.ConnectionState) error {
 		_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: k.pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})

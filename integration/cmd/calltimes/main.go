@@ -1,11 +1,13 @@
-// Command calltimes tells how long the calls of an unmodified job take, by method: it stands between the job's clients and their server, or a proxy's listener, passes all bytes on
-// and notes when each call begins and ends. Run the job once with the server as the target, and once with the proxy's listener, and compare:
+// Command calltimes tells how long the calls of an unmodified job take, by method: it stands between the job's clients
+// and their server, or a proxy's listener, passes all bytes on and notes when each call begins and ends. Run the job
+// once with the server as the target, and once with the proxy's listener, and compare:
 //
 //	go run ./integration/cmd/calltimes --listen 127.0.0.1:9000 --target 10.2.0.5:9092 > direct.txt
 //
-// A call of gRPC goes from the header fields of its request to the end of its stream. A call of HTTP/1.1 goes from the first byte that a client sends after the
-// bytes of a server to the last byte of the server before the client sends again; its method is the first line of the request, without a query. Streams that last, such as Flower's Join, are one call.
-// The command prints its table when SIGINT or SIGTERM ends it. Calls that have not ended then are left out.
+// A call of gRPC goes from the header fields of its request to the end of its stream. A call of HTTP/1.1 goes from the
+// first byte that a client sends after the bytes of a server to the last byte of the server before the client sends
+// again; its method is the first line of the request, without a query. Streams that last, such as Flower's Join, are
+// one call. The command prints its table when SIGINT or SIGTERM ends it. Calls that have not ended then are left out.
 package main
 
 import (

@@ -29,7 +29,8 @@ type piece struct {
 
 const header = "| method | calls | median, ms | 99 %, ms | longest, ms |\n| --- | ---:| ---:| ---:| ---:|\n"
 
-// A call of HTTP/1.1 goes from its first byte to the answer's last one, however both are cut. A request without an answer is no call.
+// A call of HTTP/1.1 goes from its first byte to the answer's last one, however both are cut. A request without an
+// answer is no call.
 func TestHTTP1(t *testing.T) {
 	const c, s = parser.Client, parser.Server
 	got := play([]piece{{c, "PO"}, {c, "ST /push?id=1 HTTP/1.1\r\nContent-Length: 4\r\n\r\nb"}, {c, "ody"}, {s, "HTTP/1.1 200 OK\r\n"}, {s, "\r\n"},

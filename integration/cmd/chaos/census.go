@@ -28,11 +28,12 @@ func (c *census) add(r row) {
 	}
 }
 
-// enough is how many seeds must have frames of every kind: one seed may have none of some kind, where its faults leave no time for it.
+// enough is how many seeds must have frames of every kind: one seed may have none of some kind, where its faults leave
+// no time for it.
 const enough = 5
 
-// verdict is an error if a kind of frame has not come in enough seeds: they show nothing of it. Connections come to rest only where another process takes them over, and
-// values are evicted only where there is little room.
+// verdict is an error if a kind of frame has not come in enough seeds: they show nothing of it. Connections come to
+// rest only where another process takes them over, and values are evicted only where there is little room.
 func (c *census) verdict() error {
 	if c.seeds < enough {
 		return nil

@@ -22,7 +22,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// Thirty seeds on real processes break no promise, nor do ten over datagrams, also where one process is the program of the commit before.
+// Thirty seeds on real processes break no promise, nor do ten over datagrams, also where one process is the program of
+// the commit before.
 func TestRealSeeds(t *testing.T) {
 	require.Long(t)
 	t.Chdir("../../..")
@@ -279,7 +280,8 @@ func TestDatagramsAreTampered(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	// exchange sends words and returns the ones that arrive before the last of them, which nothing is done to, and the source.
+	// exchange sends words and returns the ones that arrive before the last of them, which nothing is done to, and the
+	// source.
 	exchange := func(words ...string) (got string, source string) {
 		t.Helper()
 		b := make([]byte, 100)

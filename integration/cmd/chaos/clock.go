@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// A wallClock makes the wall clock of one process jump, and no other's. The kernel has one wall clock for all, so the process gets another reader of it: its own copy of the vDSO
-// (vdso(7)), which the Go runtime calls for the time, has a clock_gettime that adds an offset in memory. The monotonic clock and timers are as they were.
+// A wallClock makes the wall clock of one process jump, and no other's. The kernel has one wall clock for all, so the
+// process gets another reader of it: its own copy of the vDSO (vdso(7)), which the Go runtime calls for the time, has a
+// clock_gettime that adds an offset in memory. The monotonic clock and timers are as they were.
 type wallClock struct {
 	memory *os.File // of the process
 	at     int64    // address of the offset
@@ -40,7 +41,8 @@ var offsetReader = map[string][]byte{
 // errClock is wrapped by errors of start: clocks of processes cannot be made to jump here.
 var errClock = errors.New("the clock of a process cannot jump")
 
-// startWithClock starts a command, whose SysProcAttr must be set, with a clock that can jump. The caller closes the clock.
+// startWithClock starts a command, whose SysProcAttr must be set, with a clock that can jump. The caller closes the
+// clock.
 func startWithClock(cmd *exec.Cmd) (*wallClock, error) {
 	code := offsetReader[runtime.GOARCH]
 	if code == nil {

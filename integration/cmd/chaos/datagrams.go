@@ -195,7 +195,8 @@ func (d *datagrams) narrow(mtu int) {
 	d.mtu = mtu
 }
 
-// move has the network listen at another address, and forgets the flows of the old one. The port stays, as that of relay does.
+// move has the network listen at another address, and forgets the flows of the old one. The port stays, as that of
+// relay does.
 func (d *datagrams) move() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

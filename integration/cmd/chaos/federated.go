@@ -18,9 +18,10 @@ import (
 	"github.com/gradproxy/gradproxy/parser/nvflare/nvflaresim"
 )
 
-// A training is one client's part of a federated job: in each round its server sends it a model, and gets a result. Models and results predict each other, so that values of both
-// directions are kept for a while (frames want, kept and seen). Two clients train by Flower's protocol, and one by that of NVFlare, over a WebSocket, whose client masks all that it sends
-// (frames mask).
+// A training is one client's part of a federated job: in each round its server sends it a model, and gets a result.
+// Models and results predict each other, so that values of both directions are kept for a while (frames want, kept and
+// seen). Two clients train by Flower's protocol, and one by that of NVFlare, over a WebSocket, whose client masks all
+// that it sends (frames mask).
 type training struct {
 	x      *tensors
 	client int
@@ -165,7 +166,8 @@ func (x *tensors) serveFlower(c *flowersim.Client) {
 // names are the names of a model's arrays.
 var names = [2]string{"frozen.weight", "trained.weight"}
 
-// sharesDifference reports whether a client's result of a round is a difference, which may lose something, and not weights. Only NVFlare knows differences.
+// sharesDifference reports whether a client's result of a round is a difference, which may lose something, and not
+// weights. Only NVFlare knows differences.
 func sharesDifference(round int) bool { return round%2 == 1 }
 
 // joinNVFlare is the client of a training by NVFlare's protocol.

@@ -18,7 +18,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
-// A half is an app's part of an exchange in one direction: the app writes all in pieces, with pauses, and ends the direction.
+// A half is an app's part of an exchange in one direction: the app writes all in pieces, with pauses, and ends the
+// direction.
 type half struct {
 	all    []byte
 	cuts   []int // ends of the pieces

@@ -1,16 +1,16 @@
 //go:build linux
 
-// Command chaos carries checksummed traffic through two proxies while faults happen to them and to the network, and prints one JSON object
-// for each seed. Run it from the root of the checkout:
+// Command chaos carries checksummed traffic through two proxies while faults happen to them and to the network, and
+// prints one JSON object for each seed. Run it from the root of the checkout:
 //
 //	go run ./integration/cmd/chaos --seeds 200           virtual time: proxies inside one process, TestChaos of package proxy
 //	go run ./integration/cmd/chaos --seeds 30 --real     two processes of the program, over loopback
 //	go run ./integration/cmd/chaos --seeds 30 --real --carrier dtls
 //	go run ./integration/cmd/chaos --soak 5m             the same two processes for long: memory, descriptors, goroutines
 //
-// A stream must arrive complete and equal, or be reset; a FIN behind missing bytes, a changed byte, a reset without a reason and a process
-// that ends by itself are failures, and make the exit code 1. A seed gives the same traffic and the same faults again; when the scheduler
-// runs each goroutine is not part of it.
+// A stream must arrive complete and equal, or be reset; a FIN behind missing bytes, a changed byte, a reset without a
+// reason and a process that ends by itself are failures, and make the exit code 1. A seed gives the same traffic and
+// the same faults again; when the scheduler runs each goroutine is not part of it.
 package main
 
 import (

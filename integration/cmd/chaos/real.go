@@ -80,7 +80,8 @@ func runReal(ctx context.Context, dir, binary, previous, carrier string, first u
 	return errors.Join(err, verdict(bad, seeds), came.verdict())
 }
 
-// playAll plays seeds and calls seen for the row of each, one at a time. It returns the first error that is no outcome of a seed.
+// playAll plays seeds and calls seen for the row of each, one at a time. It returns the first error that is no outcome
+// of a seed.
 func (l *lab) playAll(ctx context.Context, first uint64, seeds int, seen func(row) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce[l.carrier])
@@ -261,8 +262,9 @@ func (x *site) launch(binary string) (p process, err error) {
 	return p, nil
 }
 
-// handOver has a process of a binary take the place of the one that runs, which nobody must notice. A process that could not take over, since
-// connections did not come to rest while other faults went on, ends by itself, and the old one must carry on.
+// handOver has a process of a binary take the place of the one that runs, which nobody must notice. A process that
+// could not take over, since connections did not come to rest while other faults went on, ends by itself, and the old
+// one must carry on.
 func (x *site) handOver(binary string) {
 	x.dying.Lock()
 	defer x.dying.Unlock()
@@ -339,8 +341,8 @@ func (x *site) replace(sig syscall.Signal, pause time.Duration) {
 	}
 }
 
-// disturb notes that streams have to be reset from now on, until end is called and the other process knows of the end of the
-// carriers of now: streams that it opens on them before are lost with them.
+// disturb notes that streams have to be reset from now on, until end is called and the other process knows of the end
+// of the carriers of now: streams that it opens on them before are lost with them.
 func (s *stage) disturb() (end func()) {
 	from, wait := time.Now(), s.relay.outlast()
 	return func() {

@@ -186,7 +186,8 @@ func (r *relay) cut(d time.Duration, ways ...int) {
 	}
 }
 
-// narrow has the relay lose TCP segments that are too long for mtu bytes of IP. They are lost where they arrive at the relay, so that the kernels at the ends of carriers know nothing of it.
+// narrow has the relay lose TCP segments that are too long for mtu bytes of IP. They are lost where they arrive at the
+// relay, so that the kernels at the ends of carriers know nothing of it.
 func (r *relay) narrow(mtu int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +197,8 @@ func (r *relay) narrow(mtu int) {
 	}
 }
 
-// narrow puts a filter at both ends, or takes it away. A filter of a socket (socket(7), SO_ATTACH_FILTER) sees each segment from its TCP header on.
+// narrow puts a filter at both ends, or takes it away. A filter of a socket (socket(7), SO_ATTACH_FILTER) sees each
+// segment from its TCP header on.
 func (p *pair) narrow(mtu int) {
 	const ipHeader = 20
 	program, err := bpf.Assemble([]bpf.Instruction{
@@ -227,8 +229,8 @@ func (p *pair) narrow(mtu int) {
 	}
 }
 
-// move has the relay listen at another address, and resets what came to the old one. The port stays: a confined proxy dials the ports alone that
-// its configuration named at the start.
+// move has the relay listen at another address, and resets what came to the old one. The port stays: a confined proxy
+// dials the ports alone that its configuration named at the start.
 func (r *relay) move() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,7 +249,8 @@ func (r *relay) move() error {
 	return nil
 }
 
-// outlast is for the death of a process: the other one can know of the end of a carrier only once a black hole lets it pass.
+// outlast is for the death of a process: the other one can know of the end of a carrier only once a black hole lets it
+// pass.
 func (r *relay) outlast() (wait func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -114,8 +114,9 @@ func (x *site) sample(begin time.Time, connections int) (sample, error) {
 	return s, nil
 }
 
-// runSoak carries connections for a time, loses a carrier now and then, and prints a sample of each site every so often. All of the job
-// pauses for a second before each, so that samples can be compared. The last rows are the slopes of the later half.
+// runSoak carries connections for a time, loses a carrier now and then, and prints a sample of each site every so
+// often. All of the job pauses for a second before each, so that samples can be compared. The last rows are the slopes
+// of the later half.
 func runSoak(ctx context.Context, dir, binary, carrier string, length, every, pause time.Duration) error {
 	if length < 6*every {
 		return fmt.Errorf("--soak %v --every %v: want at least 6 samples", length, every)
@@ -165,7 +166,8 @@ func runSoak(ctx context.Context, dir, binary, carrier string, length, every, pa
 	return nil
 }
 
-// soak carries connections, the first of that number, until a time, while carriers are lost. It returns how many have ended since the stage began.
+// soak carries connections, the first of that number, until a time, while carriers are lost. It returns how many have
+// ended since the stage began.
 func (s *stage) soak(number uint64, until time.Time, pause time.Duration) (done int) {
 	var work sync.WaitGroup
 	for k := range 8 {

@@ -10,7 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
-// table returns the rows of a file as a Markdown table, one line for each fault. A seed with several faults counts for each of them.
+// table returns the rows of a file as a Markdown table, one line for each fault. A seed with several faults counts for
+// each of them.
 func table(file string) (string, error) {
 	rows, err := readRows(file)
 	if err != nil {

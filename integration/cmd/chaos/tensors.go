@@ -24,8 +24,9 @@ import (
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
 
-// tensors are apps whose bytes the proxies find tensors in: all-reduces of gradients by Gloo's protocol, coded with loss and error feedback; weights that several
-// clients pull over gRPC, which are differences to the last ones and cross once for all; and federated trainings.
+// tensors are apps whose bytes the proxies find tensors in: all-reduces of gradients by Gloo's protocol, coded with
+// loss and error feedback; weights that several clients pull over gRPC, which are differences to the last ones and
+// cross once for all; and federated trainings.
 type tensors struct {
 	s         *stage
 	entries   [kindsOfApps]string // where clients connect
@@ -226,8 +227,8 @@ func (x *tensors) steps(ranks [2]*gloosim.Group, seed uint64, from int) (step in
 	return step, nil
 }
 
-// farthestSum is how far a sum of two normal values may be from the exact one: int8 has 127 steps of a block's largest, at most 7, for the gradient and again for the sum, each with
-// a residual.
+// farthestSum is how far a sum of two normal values may be from the exact one: int8 has 127 steps of a block's largest,
+// at most 7, for the gradient and again for the sum, each with a residual.
 const farthestSum = 0.25
 
 func (x *tensors) compare(seed uint64, step int, sums, gathered [2][]byte) {
@@ -256,7 +257,8 @@ func (x *tensors) compare(seed uint64, step int, sums, gathered [2][]byte) {
 
 func value(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// weights returns a message with the weights of a version: a few differ from the last one's. Every tenth version is of another model.
+// weights returns a message with the weights of a version: a few differ from the last one's. Every tenth version is of
+// another model.
 func weights(version int) []byte {
 	n := elements
 	if version%10 == 9 {

@@ -1,5 +1,6 @@
-// Command codecplot draws the JSON object that gradproxy bench codecs --json prints as SVG: for each data a panel with how many times smaller each
-// codec makes it, against its error. It reads the standard input and writes the standard output. Run it from the root of the checkout:
+// Command codecplot draws the JSON object that gradproxy bench codecs --json prints as SVG: for each data a panel with
+// how many times smaller each codec makes it, against its error. It reads the standard input and writes the standard
+// output. Run it from the root of the checkout:
 //
 //	gradproxy bench codecs --data lm --json | go run ./integration/cmd/codecplot >lm.svg
 package main

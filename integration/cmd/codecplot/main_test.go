@@ -23,7 +23,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// The rows that bench codecs has made, which a test of the command compares with the command's output, are all drawn: each codec's name stands in the panel of each data.
+// The rows that bench codecs has made, which a test of the command compares with the command's output, are all drawn:
+// each codec's name stands in the panel of each data.
 func TestDrawOfBench(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/data/vectors.json")
 	if err != nil {

@@ -1,15 +1,17 @@
 //go:build linux
 
-// Command contentcheck measures how many sums that are no gradients the content check lets lose something, and how many gradients it
-// keeps from it, where a role rests on the user's word. It plays the all-reduces of small real trainings through the part of a
-// sender that judges and encodes: rings of two ranks, gradients by 3lc with feedback. Run it from the root of the checkout:
+// Command contentcheck measures how many sums that are no gradients the content check lets lose something, and how many
+// gradients it keeps from it, where a role rests on the user's word. It plays the all-reduces of small real trainings
+// through the part of a sender that judges and encodes: rings of two ranks, gradients by 3lc with feedback. Run it from
+// the root of the checkout:
 //
 //	go run ./integration/cmd/contentcheck
 //
-// It prints two tables: of the jobs by which the bounds of the check were chosen, and of jobs with other models, optimizers, seeds and sums, by which
-// it is measured. With --likeness it prints two others instead: the cosines of the ranks' parts of a sum, quarter by quarter, with the weights before the first step, which
-// DistributedDataParallel broadcasts. The recordings, of integration/testdata/record_sums.py, go to a folder outside the repository; files that are there already
-// stay as they are.
+// It prints two tables: of the jobs by which the bounds of the check were chosen, and of jobs with other models,
+// optimizers, seeds and sums, by which it is measured. With --likeness it prints two others instead: the cosines of the
+// ranks' parts of a sum, quarter by quarter, with the weights before the first step, which DistributedDataParallel
+// broadcasts. The recordings, of integration/testdata/record_sums.py, go to a folder outside the repository; files that
+// are there already stay as they are.
 package main
 
 import (

@@ -16,7 +16,8 @@ import (
 // learning is the number of sums before a parser gives the next ones a role.
 const learning = 2
 
-// A result counts the sums of a job. A sum loses something if one of the messages does that its ranks send before the sum is complete.
+// A result counts the sums of a job. A sum loses something if one of the messages does that its ranks send before the
+// sum is complete.
 type result struct {
 	job                 string
 	others, othersLossy int
@@ -46,8 +47,9 @@ type message struct {
 	dec    codecs.Decoder
 }
 
-// newSender returns the sender of a rank of two. Their ring has four segments; each rank sends two. first has the weights that the job broadcasts before the first
-// step, if it does: the sender's rank is not on the wire, so that a message may lie at two places in them.
+// newSender returns the sender of a rank of two. Their ring has four segments; each rank sends two. first has the
+// weights that the job broadcasts before the first step, if it does: the sender's rank is not on the wire, so that a
+// message may lie at two places in them.
 func newSender(rank, size int, codec codecs.Codec, first []byte) (*sender, error) {
 	s := &sender{store: residual.New(1<<30, residual.Events{})}
 	s.job = s.store.Join("job")
@@ -76,8 +78,8 @@ func newSender(rank, size int, codec codecs.Codec, first []byte) (*sender, error
 	return s, nil
 }
 
-// send sends a rank's part of a sum. lossy is the number of bytes that lost something; failed and norm are the squared norms of the error and
-// of the part.
+// send sends a rank's part of a sum. lossy is the number of bytes that lost something; failed and norm are the squared
+// norms of the error and of the part.
 func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, failed, norm float64, err error) {
 	for _, m := range s.messages {
 		block := input[m.off:][:m.n]
@@ -113,8 +115,8 @@ func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, faile
 	return lossy, doubted, failed, norm, nil
 }
 
-// result compares what the rank has sent with the result of the sum, to which the other rank's input is other. It reports whether that has
-// doubted the job.
+// result compares what the rank has sent with the result of the sum, to which the other rank's input is other. It
+// reports whether that has doubted the job.
 func (s *sender) result(name string, other []byte) (doubted bool) {
 	op := func(x, y float32) float32 { return x + y }
 	switch name {
@@ -147,7 +149,8 @@ func floats(b []byte) []float32 {
 	return v
 }
 
-// play sends all sums of a recording. broadcast: the proxies see the weights that DistributedDataParallel broadcasts before the first step.
+// play sends all sums of a recording. broadcast: the proxies see the weights that DistributedDataParallel broadcasts
+// before the first step.
 func play(r *recording, codec string, broadcast bool) (*result, error) {
 	c, err := all.New(codec)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Command dashboards makes the dashboards of deploy/grafana and the rules and alerts of deploy/prometheus. Run it from the root of the checkout
-// after a change here or of a metric's name:
+// Command dashboards makes the dashboards of deploy/grafana and the rules and alerts of deploy/prometheus. Run it from
+// the root of the checkout after a change here or of a metric's name:
 //
 //	go run ./integration/cmd/dashboards
 //
-// A test checks that the committed files are the ones that it makes. Tests of cmd/gradproxy/internal/site evaluate every expression in
-// them over a real run.
+// A test checks that the committed files are the ones that it makes. Tests of cmd/gradproxy/internal/site evaluate
+// every expression in them over a real run.
 package main
 
 import (

@@ -40,7 +40,8 @@ func TestFilesAreMade(t *testing.T) {
 	}
 }
 
-// Grafana's own types read the dashboards. Panels do not lie on each other, and each has a title of its own, at least one expression, and series that differ by name.
+// Grafana's own types read the dashboards. Panels do not lie on each other, and each has a title of its own, at least
+// one expression, and series that differ by name.
 func TestBoardsAreWhole(t *testing.T) {
 	known := cog.NewRuntime()
 	known.RegisterPanelcfgVariant(stat.VariantConfig())
@@ -90,7 +91,8 @@ func TestBoardsAreWhole(t *testing.T) {
 	}
 }
 
-// Prometheus' own tool takes the rules and alerts, and its tests of them pass: each alert is raised where it should be, and in a good hour none is.
+// Prometheus' own tool takes the rules and alerts, and its tests of them pass: each alert is raised where it should be,
+// and in a good hour none is.
 func TestRules(t *testing.T) {
 	_, promtool := require.Prometheus(t)
 	folder := filepath.Join(root, "deploy/prometheus")
@@ -128,7 +130,8 @@ func TestDocumentedAlerts(t *testing.T) {
 	if !found {
 		t.Fatal("docs/operations.md has no table of alerts")
 	}
-	// The mean of the residuals and the ratio of the link are recorded from these; a tensor that is guarded has a block that is.
+	// The mean of the residuals and the ratio of the link are recorded from these; a tensor that is guarded has a block
+	// that is.
 	recorded := map[string]string{"gradproxy_residual_ratio": "gradproxy_residual_ratio:mean5m", "gradproxy_raw_bytes_total": "gradproxy_link_ratio:rate5m",
 		"gradproxy_wire_bytes_total": "gradproxy_link_ratio:rate5m", "gradproxy_guard_tensors_total": "gradproxy_guard_exact_total",
 		"gradproxy_verbatim_fallbacks_total": "gradproxy_link_ratio:rate5m"}

@@ -23,9 +23,9 @@ func fastsgdKeys(_ context.Context, l *lab, t *Table) error {
 
 const keyLen, pairLen = 4, 12 // bytes of a key as it is, and of a key with a value of 64 bits
 
-// fastsgdFlags measures Table VI: the bits of a key by the size of the length flag. The table's cells for 4 and 5 bits are
-// left out: Algorithm 2 does not give them, whatever the keys, since flags of 4 and 5 bits would leave no more than 8 and
-// 10 bits for deltas that take 4 on average.
+// fastsgdFlags measures Table VI: the bits of a key by the size of the length flag. The table's cells for 4 and 5 bits
+// are left out: Algorithm 2 does not give them, whatever the keys, since flags of 4 and 5 bits would leave no more than
+// 8 and 10 bits for deltas that take 4 on average.
 func fastsgdFlags(_ context.Context, l *lab, t *Table) error {
 	s, err := l.workerSupports(t)
 	if err != nil {
@@ -61,8 +61,8 @@ func (l *lab) workerSupports(t *Table) (*supports, error) {
 	return s, err
 }
 
-// fastsgdContenders are the methods of Table VII, with its losses on WebSpam, the data that is likest to ours. The paper does not
-// say how many values Top-k sends; here it is a tenth of the values that are not zero.
+// fastsgdContenders are the methods of Table VII, with its losses on WebSpam, the data that is likest to ours. The
+// paper does not say how many values Top-k sends; here it is a tenth of the values that are not zero.
 var fastsgdContenders = []contender{
 	{"Adam", "", alone, [...]float64{0.5882, 0.6371, 0.3173}, ""},
 	{"FastSGD", "fastsgd", alone, [...]float64{0.5884, 0.6369, 0.3174}, ""},
@@ -105,7 +105,8 @@ func fewer(tau float64, o cluster.LinearOutcome) string {
 	return fmt.Sprintf("the filter keeps at most %.0f values of a gradient, and here the largest has %d that are not zero", math.Pow(1.1, tau), o.Push.Largest)
 }
 
-// fastsgdSizes measures Figure 4 (b): how many times smaller messages are than pairs of a key of 32 bits and a value of 64.
+// fastsgdSizes measures Figure 4 (b): how many times smaller messages are than pairs of a key of 32 bits and a value
+// of 64.
 func fastsgdSizes(ctx context.Context, l *lab, t *Table) error {
 	s, err := l.workerSupports(t)
 	if err != nil {

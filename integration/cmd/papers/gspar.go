@@ -30,9 +30,9 @@ func gsparFigure2(ctx context.Context, l *lab, t *Table) error {
 	return gsparFigure(ctx, l, t, true, gsparSVRG)
 }
 
-// gsparFigure measures the labels of a figure: how many times as large the variance of sparsified gradients is, in each of
-// the data's columns and at each density, with the recipe that section 4 prints for the data and with the one that gives
-// the figures' labels.
+// gsparFigure measures the labels of a figure: how many times as large the variance of sparsified gradients is, in each
+// of the data's columns and at each density, with the recipe that section 4 prints for the data and with the one that
+// gives the figures' labels.
 func gsparFigure(ctx context.Context, l *lab, t *Table, svrg bool, paper [generators.Columns][len(gsparDensities)]float64) error {
 	passes := l.pick(20, 2)
 	t.setup("logistic regression on generated data, N = 1024, d = 2048, lambda = 1/(10N); 4 workers with 8 rows each, %d passes", passes)

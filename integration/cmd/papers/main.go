@@ -3,11 +3,11 @@
 //
 //	go run ./integration/cmd/papers --paper 3lc --json
 //
-// None of the papers' data and machines are here. Networks are trained on Fashion-MNIST, sparse linear models on the word
-// n-grams of SpamAssassin's mails, both in plain Go (packages train and learn), with simulated workers (package cluster).
-// So only the shape of a table can be expected to hold, and bands are as wide as that says. Everything is seeded: a table
-// has the same figures each time. A table whose data is not on this machine is left out, with a line on standard error
-// that says how to get it.
+// None of the papers' data and machines are here. Networks are trained on Fashion-MNIST, sparse linear models on the
+// word n-grams of SpamAssassin's mails, both in plain Go (packages train and learn), with simulated workers (package
+// cluster). So only the shape of a table can be expected to hold, and bands are as wide as that says. Everything is
+// seeded: a table has the same figures each time. A table whose data is not on this machine is left out, with a line on
+// standard error that says how to get it.
 //
 // The exit code is 2 for errors of usage and 1 for failures.
 package main

@@ -17,7 +17,8 @@ func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-// The names of the JSON object are a promise; and a whole paper is measured on the digits that the program has in itself.
+// The names of the JSON object are a promise; and a whole paper is measured on the digits that the program has in
+// itself.
 func TestPapersJSON(t *testing.T) {
 	out, stderr, code := run(t, "--quick", "--paper=3lc", "--json")
 	if code != 0 || stderr != "" {
@@ -70,7 +71,8 @@ func TestPapersJSON(t *testing.T) {
 	if held < 10 {
 		t.Errorf("only %d rows hold", held)
 	}
-	// One of each design at 1 Gbit/s, 9; the two of packing without zero-run encoding; the bits a value of each of 4 levels.
+	// One of each design at 1 Gbit/s, 9; the two of packing without zero-run encoding; the bits a value of each of 4
+	// levels.
 	if calibrated != 15 {
 		t.Errorf("%d rows are calibrated, want 15", calibrated)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/learn"
 )
 
-// skcompressContenders are the methods of Table 4, with its losses on KDD12. Methods that cannot code keys send them as they
-// are; DGC's tenth is of the values that are not zero.
+// skcompressContenders are the methods of Table 4, with its losses on KDD12. Methods that cannot code keys send them as
+// they are; DGC's tenth is of the values that are not zero.
 var skcompressContenders = []contender{
 	{"Adam", "", alone, [...]float64{0.6885, 0.9785, 0.2109}, ""},
 	{"SketchML", "skcompress", alone, [...]float64{0.6885, 0.9784, 0.2111}, ""},

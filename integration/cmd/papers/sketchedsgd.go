@@ -29,8 +29,8 @@ func sketchedAccounting(_ context.Context, _ *lab, t *Table) error {
 	return nil
 }
 
-// A sketchSize is a compression of section 5.4's experiments, as shares of the weights: k is 0.8 % of them, as 50,000 are
-// of the paper's 6.5 million.
+// A sketchSize is a compression of section 5.4's experiments, as shares of the weights: k is 0.8 % of them, as 50,000
+// are of the paper's 6.5 million.
 type sketchSize struct {
 	p       int
 	columns float64
@@ -56,7 +56,8 @@ func sketchedWeights(images pictures) int {
 	return images.set.Side*images.set.Side*sketchedHidden + sketchedHidden*10
 }
 
-// sketchedJob is the training of both tables below: the batch of all workers together is the same, however many there are.
+// sketchedJob is the training of both tables below: the batch of all workers together is the same, however many there
+// are.
 func sketchedJob(images pictures, workers, batch, steps int, scheme sketched.Scheme, p sketchedsgd.Params) cluster.SketchJob {
 	pixels := images.set.Side * images.set.Side
 	return cluster.SketchJob{
@@ -65,8 +66,8 @@ func sketchedJob(images pictures, workers, batch, steps int, scheme sketched.Sch
 	}
 }
 
-// sketchedReturn measures Figure 4's traffic: the values that return to a worker do not grow with the number of workers, while of a
-// local top-k all values return in the end.
+// sketchedReturn measures Figure 4's traffic: the values that return to a worker do not grow with the number of
+// workers, while of a local top-k all values return in the end.
 func sketchedReturn(ctx context.Context, l *lab, t *Table) error {
 	images, err := l.images()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/learn"
 )
 
-// The sparse linear models are trained on data like the papers' click logs: rows of some hundred of some hundred thousand
-// features, and most features are in few rows.
+// The sparse linear models are trained on data like the papers' click logs: rows of some hundred of some hundred
+// thousand features, and most features are in few rows.
 const (
 	gramWords = 2 // most words of an n-gram
 	gramMails = 1 // mails that an n-gram is in, at least
@@ -29,8 +29,8 @@ type linearModel struct {
 
 var linearModels = [...]linearModel{{learn.Logistic, 0.1, math.Ln2}, {learn.Hinge, 0.1, 1}, {learn.Squared, 0.01, 0.5}}
 
-// sparseJob is the training of both papers on sparse linear models (SKCompress, section 7.1; FastSGD, section 4.1): Adam,
-// batches of a tenth of the rows to train on, a quarter of the rows to test with.
+// sparseJob is the training of both papers on sparse linear models (SKCompress, section 7.1; FastSGD, section 4.1):
+// Adam, batches of a tenth of the rows to train on, a quarter of the rows to test with.
 func (l *lab) sparseJob(m *data.Mails, model linearModel) cluster.LinearJob {
 	order := rand.New(rand.NewPCG(1, 1)).Perm(m.Len())
 	cut := len(order) * 3 / 4
@@ -43,7 +43,8 @@ func (l *lab) sparseJob(m *data.Mails, model linearModel) cluster.LinearJob {
 
 const sparseWorkers = 4
 
-// A contender is a way of sending sparse gradients, with a paper's figures for it: the least loss of each of linearModels.
+// A contender is a way of sending sparse gradients, with a paper's figures for it: the least loss of each of
+// linearModels.
 type contender struct {
 	name   string
 	codec  string // of pushes and of pulls; "": as they are, in pairs of key and value
@@ -109,8 +110,8 @@ func (l *lab) setupSparse(t *Table) error {
 	return nil
 }
 
-// addWays adds to t how far each contender came: the share of the first one's way down from the loss of no model, in the
-// paper and here. Losses themselves cannot be compared, since the data is other.
+// addWays adds to t how far each contender came: the share of the first one's way down from the loss of no model, in
+// the paper and here. Losses themselves cannot be compared, since the data is other.
 func (t *Table) addWays(contenders []contender, outcomes [][]cluster.LinearOutcome) {
 	for i, model := range linearModels {
 		first := contenders[0]

@@ -29,8 +29,9 @@ type Row struct {
 	Band             // "low" and "high"
 	Holds    bool    `json:"holds"`
 	Why      string  `json:"why"` // where it does not hold; else ""
-	// Calibrated says that the row holds by construction, so that it shows nothing by holding and is not counted: the figure
-	// here was made from the paper's own, is a formula instead of a measurement, has a setting chosen for it, or follows from another row.
+	// Calibrated says that the row holds by construction, so that it shows nothing by holding and is not counted: the
+	// figure here was made from the paper's own, is a formula instead of a measurement, has a setting chosen for it, or
+	// follows from another row.
 	Calibrated bool `json:"calibrated"`
 }
 

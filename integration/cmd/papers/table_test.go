@@ -10,7 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// Whether a row holds is computed: it is so at both ends of its band and not beyond them, and only then is there a reason.
+// Whether a row holds is computed: it is so at both ends of its band and not beyond them, and only then is there a
+// reason.
 func TestHoldsIsComputed(t *testing.T) {
 	for _, c := range []struct {
 		name      string

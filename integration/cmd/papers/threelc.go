@@ -19,8 +19,8 @@ type design struct {
 	accuracy float64    // percent
 }
 
-// threelcDesigns are the designs of section 5.1 that change the bytes sent, each with one scale or threshold a tensor, for
-// no tensor is larger than a block. 2 local steps are not a codec's matter.
+// threelcDesigns are the designs of section 5.1 that change the bytes sent, each with one scale or threshold a tensor,
+// for no tensor is larger than a block. 2 local steps are not a codec's matter.
 var threelcDesigns = [...]design{
 	{"32-bit float", "", false, [3]float64{1, 1, 1}, 93.37},
 	{"8-bit int", "int255(block=1048576)", false, [3]float64{3.62, 3.47, 1.51}, 93.33},
@@ -51,8 +51,8 @@ var threelcLevels = [...]struct {
 	{1.9, 160, 0.200, "3LC (s=1.90)"},
 }
 
-// threelcTraffic measures Table 2 on a training, and between two synthetic brackets: on independent normal values, which
-// have no large ones, and on two-sided exponential ones, which have many.
+// threelcTraffic measures Table 2 on a training, and between two synthetic brackets: on independent normal values,
+// which have no large ones, and on two-sided exponential ones, which have many.
 func threelcTraffic(ctx context.Context, l *lab, t *Table) error {
 	results, err := l.train3lc(ctx, t)
 	if err != nil {
@@ -79,8 +79,8 @@ func threelcTraffic(ctx context.Context, l *lab, t *Table) error {
 
 const threelcWhy = "the tensors are those of a perceptron of two layers on small images, whose gradients spread otherwise than a ResNet-110's, and the ratio follows their spread"
 
-// overshootWhy leaves headers out: at 115x the larger tensor takes 3.5 kB, and its scale 4 bytes of them. In the second half
-// of the steps 96 % and more of its nonzeros have the other sign than the value sent last in their place.
+// overshootWhy leaves headers out: at 115x the larger tensor takes 3.5 kB, and its scale 4 bytes of them. In the second
+// half of the steps 96 % and more of its nonzeros have the other sign than the value sent last in their place.
 const overshootWhy = "what exceeds 0.95 of a tensor's largest value is sent as 1.90 times the largest, and in later steps most that is sent takes back such overshoots, " +
 	"so that s=1.90 sends no less than s=1.75"
 

@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/scatter"
 )
 
-// Data is all measurements, a field for each file of docs/data. The names of the JSON are chosen by the commands that wrote the files;
-// only the parts that are shown are read.
+// Data is all measurements, a field for each file of docs/data. The names of the JSON are chosen by the commands that
+// wrote the files; only the parts that are shown are read.
 type data struct {
 	WAN      wan
 	Servers  servers // times on slow links
@@ -86,7 +86,8 @@ type serving struct {
 	SameAsDirect bool    `json:"same_as_direct"`
 }
 
-// Accuracy is the measurement of the command of that name: a DDP job after as many steps. The first variant is the direct one.
+// Accuracy is the measurement of the command of that name: a DDP job after as many steps. The first variant is the
+// direct one.
 type accuracy struct {
 	Parameters int       `json:"parameters"`
 	Steps      int       `json:"steps"`
@@ -126,7 +127,8 @@ type coded struct {
 	BitsPerValue float64 `json:"bits_per_value"`
 }
 
-// plotted returns the rows for the picture of all codecs, in which a sequence has its name without that of its file's type.
+// plotted returns the rows for the picture of all codecs, in which a sequence has its name without that of its file's
+// type.
 func (d data) plotted() []scatter.Row {
 	var rows []scatter.Row
 	for _, r := range d.Codecs.Rows {

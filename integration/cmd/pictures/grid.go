@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Grid is the measurement of accuracy --grid: small models of several frameworks, each on several ways. A recording may be unfinished.
+// Grid is the measurement of accuracy --grid: small models of several frameworks, each on several ways. A recording may
+// be unfinished.
 type grid struct {
 	Seeds    int       `json:"seeds"`
 	Seconds  int       `json:"seconds"` // of the trainings of the same time
@@ -50,7 +51,8 @@ func (g grid) row(job, way string) (r gridRow, ok bool) {
 	return g.Rows[i], true
 }
 
-// gridTable has a row for each job and way that has been recorded, and says below which ones have not. Points beyond the bar are bold.
+// gridTable has a row for each job and way that has been recorded, and says below which ones have not. Points beyond
+// the bar are bold.
 func gridTable(g grid) string {
 	rows := [][]string{{"job", "way", "kB a step", "fewer", "steps", "accuracy", "points", fmt.Sprintf("steps in %d s", g.Seconds), "accuracy", "points"}}
 	var missing, untimed []string
@@ -110,7 +112,8 @@ func gridWayName(way string) string {
 	return "`" + way + "`"
 }
 
-// points writes how many percentage points a is better than the direct one, in bold if it is behind by more than the bar.
+// points writes how many percentage points a is better than the direct one, in bold if it is behind by more than the
+// bar.
 func points(a, direct trained) string {
 	d := 100 * (a.Mean - direct.Mean)
 	if d < -barPoints {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A row behind direct by more than the bar is bold, a control has no trainings of the same time, and what a recording does not have yet is said.
+// A row behind direct by more than the bar is bold, a control has no trainings of the same time, and what a recording
+// does not have yet is said.
 func TestGridTable(t *testing.T) {
 	row := func(environment, way string, inSteps float64, inTime ...float64) gridRow {
 		r := gridRow{Environment: environment, Model: "conv", Way: way}

@@ -51,7 +51,8 @@ func rungs(d data) []rung {
 	}
 }
 
-// ladder draws the rungs: for each role the part that may be lost, and how many times fewer bytes the link then carries.
+// ladder draws the rungs: for each role the part that may be lost, and how many times fewer bytes the link then
+// carries.
 func ladder(d data) []byte {
 	const width, rowHeight, top, left, bars = 860, 56, 44, 12, 580
 	all := rungs(d)

@@ -1,6 +1,7 @@
-// Command pictures makes the pictures of docs/img and the tables of README.md, docs/numbers.md, docs/loss.md and docs/codecs.md that lie between the lines
-// "<!-- table NAME" and "<!-- end -->", all from the measurements in docs/data. Run it from the root of the checkout after a
-// measuring command has written a new file there; docs/numbers.md has these commands:
+// Command pictures makes the pictures of docs/img and the tables of README.md, docs/numbers.md, docs/loss.md and
+// docs/codecs.md that lie between the lines "<!-- table NAME" and "<!-- end -->", all from the measurements in
+// docs/data. Run it from the root of the checkout after a measuring command has written a new file there;
+// docs/numbers.md has these commands:
 //
 //	go run ./integration/cmd/pictures
 //

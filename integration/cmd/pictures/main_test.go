@@ -51,7 +51,8 @@ func wellFormed(t *testing.T, name string, svg []byte) {
 
 var imageFile = regexp.MustCompile(`docs/img/[a-z-]+\.(svg|png)`)
 
-// README.md is read in one sitting, and has the pictures of a proxy's page, light and dark, of the path, of step times and of the ladder.
+// README.md is read in one sitting, and has the pictures of a proxy's page, light and dark, of the path, of step times
+// and of the ladder.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {

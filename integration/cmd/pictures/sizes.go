@@ -11,8 +11,8 @@ const firstLossy = 3
 // together is the number of steps whose mean is a point of the picture.
 const together = 10
 
-// sizes draws the bits of each value that pushes and pulls take over the steps of a training on a parameter server, as Figure 9 of the
-// 3LC paper does.
+// sizes draws the bits of each value that pushes and pulls take over the steps of a training on a parameter server, as
+// Figure 9 of the 3LC paper does.
 func sizes(d data) []byte {
 	const width, height, left, right, top, bottom = 800, 320, 52, 210, 34, 46
 	l := d.Learning

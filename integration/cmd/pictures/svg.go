@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// A picture is an SVG image under construction. Its background is transparent, and its colors are classes with one color for light
-// surroundings and one for dark ones. It has the reader's browser align text, where a Canvas of package svg measures each text to find it a free place.
+// A picture is an SVG image under construction. Its background is transparent, and its colors are classes with one
+// color for light surroundings and one for dark ones. It has the reader's browser align text, where a Canvas of package
+// svg measures each text to find it a free place.
 type picture struct {
 	b bytes.Buffer
 }

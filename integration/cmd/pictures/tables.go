@@ -214,7 +214,8 @@ func serversTable(s servers, timed bool) string {
 	return markdown(align, rows)
 }
 
-// ratesTable has a row for each job and way, with three cells for each rate of the link: bytes of a step or round on it, its time, and how many times as fast as directly.
+// ratesTable has a row for each job and way, with three cells for each rate of the link: bytes of a step or round on
+// it, its time, and how many times as fast as directly.
 func ratesTable(all []timed) string {
 	if len(all) == 0 {
 		return "Not measured yet.\n"

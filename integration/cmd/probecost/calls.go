@@ -53,7 +53,8 @@ func newTimes(path string) (*times, error) {
 	return (*times)(unsafe.Pointer(&memory[0])), nil
 }
 
-// since returns the times of the calls after the first n, in seconds and sorted: all, if they are not too many to be kept.
+// since returns the times of the calls after the first n, in seconds and sorted: all, if they are not too many to be
+// kept.
 func (t *times) since(n uint64) (all []float64, err error) {
 	end := t.calls.Load()
 	if end-n > keptCalls/2 {

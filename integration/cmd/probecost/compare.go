@@ -18,8 +18,8 @@ const (
 type stretch struct {
 	with bool
 
-	// Seconds of a step: the lower quartile, since whatever else the machine does makes steps longer, and some of them much longer, while probes cost each
-	// step the same.
+	// Seconds of a step: the lower quartile, since whatever else the machine does makes steps longer, and some of them
+	// much longer, while probes cost each step the same.
 	seconds   float64
 	processor float64 // seconds that both ranks have computed for a step, or have had the kernel work for them
 	calls     float64 // seconds that a rank's calls of all_reduce_bucket take of a step, by the median call
@@ -42,7 +42,8 @@ type result struct {
 	verdict                verdict
 }
 
-// judge compares the stretches. Before the last time it gives a verdict only if the bounds are as far from the tolerance as frequent looks demand.
+// judge compares the stretches. Before the last time it gives a verdict only if the bounds are as far from the
+// tolerance as frequent looks demand.
 func (r *result) judge(stretches []stretch, last bool) (err error) {
 	deviations := paired.NormalSoon
 	if last {

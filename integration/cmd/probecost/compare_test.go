@@ -15,8 +15,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require/paired"
 )
 
-// played returns stretches of steps that vary by 10 %, become slower all the time, and take twice the time in every seventh stretch; with probes they take
-// longer by a share.
+// played returns stretches of steps that vary by 10 %, become slower all the time, and take twice the time in every
+// seventh stretch; with probes they take longer by a share.
 func played(blocks int, by float64) (stretches []stretch) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	const block = 50

@@ -1,19 +1,23 @@
 //go:build linux
 
-// Command probecost decides whether probes keep the step time of a real job within 1 %: DistributedDataParallel of PyTorch with two ranks on this machine,
-// without proxies or an emulated link, which would hide their effect. Each rank has a processor of its own: steps differ half as much there. While one job runs, the probes of
-// package bpf/probe are attached and detached in turns, every so many steps. Neighbouring stretches of steps, one with probes and one without, make a pair, so that whatever else the
-// machine does meets both alike. After each pair the
-// command compares the step times and the processors' times, which a busy machine disturbs less, and it ends as soon as the bounds of the change of the
-// step time lie within 1 % or beyond, or at the limit. It exits with 0 only for "yes".
+// Command probecost decides whether probes keep the step time of a real job within 1 %: DistributedDataParallel of
+// PyTorch with two ranks on this machine, without proxies or an emulated link, which would hide their effect. Each rank
+// has a processor of its own: steps differ half as much there. While one job runs, the probes of package bpf/probe are
+// attached and detached in turns, every so many steps. Neighbouring stretches of steps, one with probes and one
+// without, make a pair, so that whatever else the machine does meets both alike. After each pair the command compares
+// the step times and the processors' times, which a busy machine disturbs less, and it ends as soon as the bounds of
+// the change of the step time lie within 1 % or beyond, or at the limit. It exits with 0 only for "yes".
 //
-// On a machine that others share, steps differ by much more than 1 %. So the command also measures, in the same stretches, how long the ranks' calls of c10d::Reducer::all_reduce_bucket
-// take, by a library that it has loaded before PyTorch's. Both of a bucket's probes are within that call, and it takes some twentieth of a step, so that the time of the probes
-// themselves is known far more exactly. They also take some of the processor's caches from the rest of the step. That effect is in the step time and the processors' times alone. The
-// command needs gcc.
+// On a machine that others share, steps differ by much more than 1 %. So the command also measures, in the same
+// stretches, how long the ranks' calls of c10d::Reducer::all_reduce_bucket take, by a library that it has loaded before
+// PyTorch's. Both of a bucket's probes are within that call, and it takes some twentieth of a step, so that the time of
+// the probes themselves is known far more exactly. They also take some of the processor's caches from the rest of the
+// step. That effect is in the step time and the processors' times alone. The command needs gcc.
 //
-// With --turns the probes stay attached, and every other step or two goes without them: a library that is loaded before PyTorch's enters the two functions just behind the
-// instruction at which a probe is. Neighbouring steps make a pair, so that there are some thousand pairs in a minute, and whatever else the machine does disturbs them much less. Run it from the root of the checkout, as root:
+// With --turns the probes stay attached, and every other step or two goes without them: a library that is loaded before
+// PyTorch's enters the two functions just behind the instruction at which a probe is. Neighbouring steps make a pair,
+// so that there are some thousand pairs in a minute, and whatever else the machine does disturbs them much less. Run it
+// from the root of the checkout, as root:
 //
 //	go run ./integration/cmd/probecost
 package main
@@ -168,7 +172,8 @@ func (m *measurement) start(ctx context.Context, path, dir string) (ranks [2]*ra
 	return ranks, nil
 }
 
-// pin has a process, which has just begun and so has one thread, run on the n-th of the processors on which this one may.
+// pin has a process, which has just begun and so has one thread, run on the n-th of the processors on which this one
+// may.
 func pin(pid, n int) error {
 	var may, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {
@@ -248,8 +253,8 @@ func (r *rank) seconds(first, end int) (all []float64) {
 	return all
 }
 
-// follow attaches and detaches the probes in turns until there is a verdict, or for as long as is allowed. The steps during which probes come or go belong
-// to no stretch.
+// follow attaches and detaches the probes in turns until there is a verdict, or for as long as is allowed. The steps
+// during which probes come or go belong to no stretch.
 func (m *measurement) follow(ranks [2]*rank) (r result, err error) {
 	if _, err := ranks[0].wait(settling); err != nil { // both have loaded PyTorch
 		return r, err

@@ -41,7 +41,8 @@ func newTurns(path string) (*turns, error) {
 	return (*turns)(unsafe.Pointer(&memory[0])), nil
 }
 
-// takeTurns starts the job with a library that lets every other step or two run without probes, attaches them once, and compares the steps after some time.
+// takeTurns starts the job with a library that lets every other step or two run without probes, attaches them once, and
+// compares the steps after some time.
 func (m *measurement) takeTurns(ranks [2]*rank) (r result, err error) {
 	if _, err := ranks[0].wait(settling); err != nil {
 		return r, err
@@ -73,7 +74,8 @@ func (m *measurement) takeTurns(ranks [2]*rank) (r result, err error) {
 	return r, r.judge(stretches, true)
 }
 
-// stretchesOf returns the steps from first to end, which are multiples of four, each as a stretch: from its first bucket to that of the next step.
+// stretchesOf returns the steps from first to end, which are multiples of four, each as a stretch: from its first
+// bucket to that of the next step.
 func stretchesOf(ranks [2]*turns, first, end uint64) (all []stretch) {
 	for i := first; i < end; i++ {
 		s := stretch{with: i%4 == 1 || i%4 == 2, calls: 1}

@@ -1,13 +1,15 @@
 //go:build linux
 
-// Command recordgradients records the gradients of 400 successive steps of two real trainings with PyTorch: a convolutional network
-// (94,410 parameters) on Fashion-MNIST and a transformer (168,192 parameters) on Python's own library. They are too large for
-// the repository and go to a folder outside it. Run it from the root of the checkout, after integration/env/install.sh:
+// Command recordgradients records the gradients of 400 successive steps of two real trainings with PyTorch: a
+// convolutional network (94,410 parameters) on Fashion-MNIST and a transformer (168,192 parameters) on Python's own
+// library. They are too large for the repository and go to a folder outside it. Run it from the root of the checkout,
+// after integration/env/install.sh:
 //
 //	go run ./integration/cmd/recordgradients
 //
-// It prints the folder. A file there, cnn.npy or lm.npy, is a float32 array of shape (steps, elements) that gradproxy bench codecs
-// --data reads; integration/testdata/record_gradients.py describes the rows. A file that is there already stays as it is.
+// It prints the folder. A file there, cnn.npy or lm.npy, is a float32 array of shape (steps, elements) that gradproxy
+// bench codecs --data reads; integration/testdata/record_gradients.py describes the rows. A file that is there already
+// stays as it is.
 package main
 
 import (

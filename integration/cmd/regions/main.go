@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command regions measures the effect of gradproxy on a parameter server across the world: real MXNet, a scheduler and a server
-// in one region of a topology and a worker in each, on emulated links with the round trips, rates and prices of the topology.
-// It prints Markdown tables: seconds, bytes and money of a training, the bytes and the money of each route, and the model's
-// accuracy. Run it from the root of the checkout, as root:
+// Command regions measures the effect of gradproxy on a parameter server across the world: real MXNet, a scheduler and
+// a server in one region of a topology and a worker in each, on emulated links with the round trips, rates and prices
+// of the topology. It prints Markdown tables: seconds, bytes and money of a training, the bytes and the money of each
+// route, and the model's accuracy. Run it from the root of the checkout, as root:
 //
 //	go run ./integration/cmd/regions --json regions.json
 //

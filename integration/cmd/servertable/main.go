@@ -1,16 +1,18 @@
 //go:build linux
 
-// Command servertable measures the effect of gradproxy on a whole training with MXNet or TensorFlow on a parameter server, or with Flower or NVFlare, across an
-// emulated link: the server at one site, the workers or clients at another. Each run is one training from its first step to its last, and
-// all its figures belong together: seconds, bytes of pushes and of pulls, bytes on the link, and the accuracy at the end. It prints
-// Markdown tables. Run it from the root of the checkout, as root:
+// Command servertable measures the effect of gradproxy on a whole training with MXNet or TensorFlow on a parameter
+// server, or with Flower or NVFlare, across an emulated link: the server at one site, the workers or clients at
+// another. Each run is one training from its first step to its last, and all its figures belong together: seconds,
+// bytes of pushes and of pulls, bytes on the link, and the accuracy at the end. It prints Markdown tables. Run it from
+// the root of the checkout, as root:
 //
 //	go run ./integration/cmd/servertable --json servers.json
 //
-// The ways across the link are: direct; lossless; lossless without references, where each weight that comes back is coded by itself; PUSH+PULL,
-// codecs of gradients, with error feedback, and of the differences of weights, in a closed loop; and PUSH-PULL, the same without
-// feedback, a control that must miss the bar of accuracy. On slow links a whole direct training takes hours: with --slow-steps
-// the direct and lossless runs are shorter there, and have no accuracy. All hosts and the link share this machine's processors.
+// The ways across the link are: direct; lossless; lossless without references, where each weight that comes back is
+// coded by itself; PUSH+PULL, codecs of gradients, with error feedback, and of the differences of weights, in a closed
+// loop; and PUSH-PULL, the same without feedback, a control that must miss the bar of accuracy. On slow links a whole
+// direct training takes hours: with --slow-steps the direct and lossless runs are shorter there, and have no accuracy.
+// All hosts and the link share this machine's processors.
 package main
 
 import (

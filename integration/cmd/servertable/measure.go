@@ -120,8 +120,8 @@ func (f framework) parse(name string) way {
 		config: testbed.Config{Loss: testbed.Loss{Protocol: f.protocol, Gradients: push, State: pull, NoFeedback: !feedback}}}
 }
 
-// measure trains on every way, over every link, with every seed. dir is for the program under test. With sizes it trains once more, and
-// looks at the bytes after each step.
+// measure trains on every way, over every link, with every seed. dir is for the program under test. With sizes it
+// trains once more, and looks at the bytes after each step.
 func (m *measurement) measure(ctx context.Context, program, dir string, sizes bool) (err error) {
 	m.program, m.dir = program, dir
 	if m.gradproxy, err = testbed.Build(ctx, dir); err != nil {
@@ -158,8 +158,8 @@ func (m *measurement) measure(ctx context.Context, program, dir string, sizes bo
 	return err
 }
 
-// train runs the job once and returns its figures and the hashes of the workers' weights. step, which may be nil, is called after each step
-// with the bytes that the step took in the tunnel.
+// train runs the job once and returns its figures and the hashes of the workers' weights. step, which may be nil, is
+// called after each step with the bytes that the step took in the tunnel.
 func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps, seed int, step func(traffic), args ...string) (t training, weights []string, err error) {
 	dir, err := os.MkdirTemp(m.dir, "job-")
 	if err != nil {

@@ -1,9 +1,12 @@
 //go:build linux
 
-// Command shadowcost decides whether shadow mode keeps the step time of a real job within 3 %: DistributedDataParallel of PyTorch with a rank at each of two sites, over a link of 1 Gbit/s and
-// 1 ms, where steps are short and the processors busy. While one job runs, both proxies are told by turns to try three codecs, and none. Neighbouring stretches of steps, one with trials and one without, make a pair,
-// and the mean step of the one is compared with that of the other, so that whatever else the machine does meets both alike. The command ends as soon as the bounds of the change lie within 3 %
-// or beyond, or at the limit. It exits with 0 only for "yes". Run it from the root of the checkout, as root:
+// Command shadowcost decides whether shadow mode keeps the step time of a real job within 3 %: DistributedDataParallel
+// of PyTorch with a rank at each of two sites, over a link of 1 Gbit/s and 1 ms, where steps are short and the
+// processors busy. While one job runs, both proxies are told by turns to try three codecs, and none. Neighbouring
+// stretches of steps, one with trials and one without, make a pair, and the mean step of the one is compared with that
+// of the other, so that whatever else the machine does meets both alike. The command ends as soon as the bounds of the
+// change lie within 3 % or beyond, or at the limit. It exits with 0 only for "yes". Run it from the root of the
+// checkout, as root:
 //
 //	go run ./integration/cmd/shadowcost
 package main

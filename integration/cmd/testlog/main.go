@@ -1,6 +1,6 @@
 // Testlog prints the output of `go test -json` as go test itself prints it: a line for each package, and the output of
-// failed ones. It also records how long packages and tests took and which failed, prints the slowest of a whole run, and the
-// failed tests that may be run again.
+// failed ones. It also records how long packages and tests took and which failed, prints the slowest of a whole run,
+// and the failed tests that may be run again.
 //
 //	go test -json ./... | testlog -record FILE -run NAME
 //	testlog -record FILE -slowest 10
@@ -132,7 +132,8 @@ func read(r io.Reader, w io.Writer, run string) ([]result, error) {
 	return results, in.Err()
 }
 
-// add notes output. A data race is told to the test that has said something last, which may be another one than the test that then fails.
+// add notes output. A data race is told to the test that has said something last, which may be another one than the
+// test that then fails.
 func (l *listing) add(test, text string) {
 	if l.tests[test] == nil {
 		l.tests[test] = new(strings.Builder)
@@ -180,7 +181,8 @@ func closing(output *strings.Builder) string {
 	return lines[len(lines)-1]
 }
 
-// fatal fits a line of output of a failure that no second run excuses. A test may repeat the output of a process that it started, with blanks before it.
+// fatal fits a line of output of a failure that no second run excuses. A test may repeat the output of a process that
+// it started, with blanks before it.
 var fatal = regexp.MustCompile(`(?m)WARNING: DATA RACE|race detected during execution of test|` +
 	`^\s*(panic: |fatal error: |signal: |SIGQUIT|exit status [2-9]|FAIL: the order of locks|\*\*\* Test killed)`)
 
@@ -197,8 +199,9 @@ func parse(record string) (all []result, err error) {
 	return all, nil
 }
 
-// again prints a line for each package of a run that failed: its import path, and a pattern for the tests that failed. It is an error if there is none, or if a
-// package failed in a way that a second run of these tests cannot excuse: it was not built, did not end, or some of its tests did not, or its output is fatal.
+// again prints a line for each package of a run that failed: its import path, and a pattern for the tests that failed.
+// It is an error if there is none, or if a package failed in a way that a second run of these tests cannot excuse: it
+// was not built, did not end, or some of its tests did not, or its output is fatal.
 func again(w io.Writer, all []result, run string) error {
 	tests := map[string][]string{}
 	packages := 0

@@ -105,7 +105,8 @@ func TestFailedTests(t *testing.T) {
 	}
 }
 
-// A data race, a panic, a crash and a violated order of locks show in the output, also in the output of a process that a test repeats.
+// A data race, a panic, a crash and a violated order of locks show in the output, also in the output of a process that
+// a test repeats.
 func TestFatal(t *testing.T) {
 	for text, want := range map[string]bool{
 		"=== RUN TestA\nWARNING: DATA RACE\nWrite at":                                     true,
@@ -125,7 +126,8 @@ func TestFatal(t *testing.T) {
 	}
 }
 
-// The report of a data race is printed, and makes the failure of its package fatal, whichever test it is told to. So does a test that has not ended.
+// The report of a data race is printed, and makes the failure of its package fatal, whichever test it is told to. So
+// does a test that has not ended.
 func TestFatalOfParallelTests(t *testing.T) {
 	for name, c := range map[string]struct{ events, say string }{
 		"a race told to a test that passes": {`{"Action":"run","Package":"m/a","Test":"TestA"}

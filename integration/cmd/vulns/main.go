@@ -1,11 +1,13 @@
-// Command vulns looks in the Go project's database for known vulnerabilities of the modules and of the standard library that the program calls, by
-// govulncheck. It takes the database from the module golang.org/x/vulndb, so it works wherever modules can be had. Run it from the root of the checkout:
+// Command vulns looks in the Go project's database for known vulnerabilities of the modules and of the standard library
+// that the program calls, by govulncheck. It takes the database from the module golang.org/x/vulndb, so it works
+// wherever modules can be had. Run it from the root of the checkout:
 //
 //	go run ./integration/cmd/vulns
 //
-// A vulnerability of a module that some function of the program reaches makes the exit code 1, unless exceptions has a reason for it. One of the
-// standard library is a line that says which Go to build with, since the machine's Go decides: --strict makes it a failure too. Where the
-// database or the scanner cannot be had, the command says so, and the exit code is 3.
+// A vulnerability of a module that some function of the program reaches makes the exit code 1, unless exceptions has a
+// reason for it. One of the standard library is a line that says which Go to build with, since the machine's Go
+// decides: --strict makes it a failure too. Where the database or the scanner cannot be had, the command says so, and
+// the exit code is 3.
 package main
 
 import (
@@ -79,8 +81,8 @@ func run(ctx context.Context, out io.Writer, strict bool) error {
 	return judge(out, found, strict)
 }
 
-// scan has a scanner that is there look through the program, and returns its report. A scan that fails is a failure: else a program that it cannot
-// read would pass.
+// scan has a scanner that is there look through the program, and returns its report. A scan that fails is a failure:
+// else a program that it cannot read would pass.
 func scan(ctx context.Context, scanner, database string) (report []byte, err error) {
 	cmd := exec.CommandContext(ctx, scanner, "-format", "json", "-db", "file://"+database, "./cmd/gradproxy")
 	var said strings.Builder

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// report is govulncheck's output for four vulnerabilities: a module's that is called, one with a reason, one in a package that is only
-// imported, and one of the standard library.
+// report is govulncheck's output for four vulnerabilities: a module's that is called, one with a reason, one in a
+// package that is only imported, and one of the standard library.
 const report = `{"config":{"scanner_name":"govulncheck"}}
 {"osv":{"id":"GO-1","summary":"evil"}}
 {"finding":{"osv":"GO-1","fixed_version":"v2.0.0","trace":[{"module":"example.org/m","version":"v1.0.0"}]}}
@@ -19,7 +19,8 @@ const report = `{"config":{"scanner_name":"govulncheck"}}
 {"finding":{"osv":"GO-3","fixed_version":"v1.99.0","trace":[{"module":"stdlib","version":"v1.26.0","package":"net/http","function":"Serve"}]}}
 `
 
-// Called vulnerabilities of modules fail, of the standard library with strict only; one that is not called, or has a reason, never fails.
+// Called vulnerabilities of modules fail, of the standard library with strict only; one that is not called, or has a
+// reason, never fails.
 func TestJudge(t *testing.T) {
 	found, err := read(strings.NewReader(report))
 	if err != nil || len(found) != 4 {

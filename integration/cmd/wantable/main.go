@@ -1,17 +1,17 @@
 //go:build linux
 
 // Command wantable measures the effect of gradproxy on a real PyTorch job on emulated links, directly, through lossless
-// proxies and through such as let gradients and their sums lose something, and prints it as Markdown tables. Run it from
-// the root of the checkout, as root:
+// proxies and through such as let gradients and their sums lose something, and prints it as Markdown tables. Run it
+// from the root of the checkout, as root:
 //
 //	go run ./integration/cmd/wantable --json wan.json
 //
-// The training table has the bytes on the WAN and the time of a step, once the job is under way: loss begins at the fifth
-// step or so, when the proxies know the tensors. The all-reduce table has the time of one large all-reduce, as the
-// median of rounds in which both ways, direct and lossless, take turns. The bulk table (--bulk-seconds) has the throughput of one
-// connection that always has something to send, where packets are lost. All hosts and the link share the
-// processors of this machine: the tables say how many of its cores were busy, and with which part, so that it shows where
-// they, and not the link, were the limit.
+// The training table has the bytes on the WAN and the time of a step, once the job is under way: loss begins at the
+// fifth step or so, when the proxies know the tensors. The all-reduce table has the time of one large all-reduce, as
+// the median of rounds in which both ways, direct and lossless, take turns. The bulk table (--bulk-seconds) has the
+// throughput of one connection that always has something to send, where packets are lost. All hosts and the link share
+// the processors of this machine: the tables say how many of its cores were busy, and with which part, so that it shows
+// where they, and not the link, were the limit.
 package main
 
 import (

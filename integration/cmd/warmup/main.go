@@ -1,12 +1,12 @@
-// Command warmup shows whether a short training with a parameter server gains by the additions of Deep Gradient Compression
-// (arXiv:1712.01887, section 3) to a codec with error feedback: warm-up, which sends the first gradients finer, and
-// momentum correction with factor masking, where workers apply the momentum before they encode and the server applies none. A proxy cannot do
-// the latter: the job's optimizer has the momentum. Run it from anywhere:
+// Command warmup shows whether a short training with a parameter server gains by the additions of Deep Gradient
+// Compression (arXiv:1712.01887, section 3) to a codec with error feedback: warm-up, which sends the first gradients
+// finer, and momentum correction with factor masking, where workers apply the momentum before they encode and the
+// server applies none. A proxy cannot do the latter: the job's optimizer has the momentum. Run it from anywhere:
 //
 //	go run ./integration/cmd/warmup --json docs/data/warmup.json
 //
-// A convolutional network trains on Fashion-MNIST on simulated workers in this process, by SGD with momentum and a rate that falls to a hundredth along a cosine. Pulls are
-// exact. The same command gives the same figures every time.
+// A convolutional network trains on Fashion-MNIST on simulated workers in this process, by SGD with momentum and a rate
+// that falls to a hundredth along a cosine. Pulls are exact. The same command gives the same figures every time.
 package main
 
 import (

@@ -10,13 +10,15 @@ import (
 	"sync"
 )
 
-// The ports lie below the range from which Linux takes ports for connections, as it comes (ip_local_port_range). In that range a connection of any process could have a
-// port before its listener does, also when that listener is started again.
+// The ports lie below the range from which Linux takes ports for connections, as it comes (ip_local_port_range). In
+// that range a connection of any process could have a port before its listener does, also when that listener is started
+// again.
 const first, last = 20_000, 32_000
 
 var given sync.Map // the addresses that this process has had
 
-// Find returns an address of a host, an IP address, that nobody listens at, and that no earlier call has returned. network is "tcp" or "udp".
+// Find returns an address of a host, an IP address, that nobody listens at, and that no earlier call has returned.
+// network is "tcp" or "udp".
 func Find(network, host string) (string, error) {
 	err := errors.New("all ports that were tried are given away")
 	for range 100 {

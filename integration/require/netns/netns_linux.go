@@ -1,4 +1,5 @@
-// Package netns gives a test network namespaces of its own. They have no names, so that nothing is left behind, and need root.
+// Package netns gives a test network namespaces of its own. They have no names, so that nothing is left behind, and
+// need root.
 package netns
 
 import (
@@ -38,7 +39,8 @@ func New(t testing.TB) *Namespace {
 	return n
 }
 
-// Named makes a namespace of that name, with its loopback down, for programs that are told the name. The name goes with the test.
+// Named makes a namespace of that name, with its loopback down, for programs that are told the name. The name goes with
+// the test.
 func Named(t testing.TB, name string) {
 	t.Helper()
 	require.Root(t)
@@ -100,7 +102,8 @@ func (n *Namespace) Up(device string) {
 	}
 }
 
-// Address gives a device that is up an address with its prefix length, as "10.1.0.1/24", and returns when the namespace answers at it.
+// Address gives a device that is up an address with its prefix length, as "10.1.0.1/24", and returns when the namespace
+// answers at it.
 func (n *Namespace) Address(device, text string) {
 	n.T.Helper()
 	n.Do(func() {
@@ -126,8 +129,9 @@ func (n *Namespace) address(device, text string) {
 	n.Check(netlink.AddrAdd(l, addr))
 }
 
-// awaitAddress returns when packets to an address reach the namespace: Linux adds an IPv6 address's route later, in a queue that the removal of other
-// namespaces delays, and answers "no route" until then. It must be called inside the namespace.
+// awaitAddress returns when packets to an address reach the namespace: Linux adds an IPv6 address's route later, in a
+// queue that the removal of other namespaces delays, and answers "no route" until then. It must be called inside the
+// namespace.
 func (n *Namespace) awaitAddress(text string) {
 	n.T.Helper()
 	ip, _, err := net.ParseCIDR(text)
@@ -141,8 +145,8 @@ func (n *Namespace) awaitAddress(text string) {
 	})
 }
 
-// awaitCarrier returns when a device whose peer came up after it sends packets: Linux drops them until its queue for changes of links has seen the peer. It must
-// be called inside the namespace.
+// awaitCarrier returns when a device whose peer came up after it sends packets: Linux drops them until its queue for
+// changes of links has seen the peer. It must be called inside the namespace.
 func (n *Namespace) awaitCarrier(device string) {
 	n.T.Helper()
 	n.await("device "+device+" to carry packets", func() bool {
@@ -171,7 +175,8 @@ func (n *Namespace) Route(network, via string) {
 	})
 }
 
-// Connect joins two namespaces by a veth pair, whose ends are both named device and have these addresses, and returns when the pair carries packets.
+// Connect joins two namespaces by a veth pair, whose ends are both named device and have these addresses, and returns
+// when the pair carries packets.
 func Connect(a, b *Namespace, device string, addrsA, addrsB []string) {
 	a.T.Helper()
 	a.Do(func() {

@@ -1,4 +1,5 @@
-// Package paired compares neighbouring measurements, one with something and one without, so that whatever else the machine does meets both alike.
+// Package paired compares neighbouring measurements, one with something and one without, so that whatever else the
+// machine does meets both alike.
 package paired
 
 import (
@@ -25,7 +26,8 @@ type Change struct {
 	Low, High float64 // bounds of that, whatever the distribution of the pairs
 }
 
-// Compare returns the change over all pairs, within bounds as far apart as a normal value is with the probability of so many standard deviations.
+// Compare returns the change over all pairs, within bounds as far apart as a normal value is with the probability of so
+// many standard deviations.
 func Compare(pairs []Pair, deviations float64) (c Change, err error) {
 	var changes, without []float64
 	for _, p := range pairs {

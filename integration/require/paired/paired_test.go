@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A change of 3 % is found among measurements that vary by 10 %, and that another process doubles now and then; the bounds tell how well.
+// A change of 3 % is found among measurements that vary by 10 %, and that another process doubles now and then; the
+// bounds tell how well.
 func TestCompare(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var pairs []Pair

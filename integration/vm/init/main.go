@@ -1,7 +1,7 @@
 //go:build linux
 
-// Init is the first process of a guest of package vm: it makes a Linux system of the bare kernel, runs the Job's program,
-// says how that ended, and powers off.
+// Init is the first process of a guest of package vm: it makes a Linux system of the bare kernel, runs the Job's
+// program, says how that ended, and powers off.
 package main
 
 import (
@@ -67,7 +67,8 @@ func start() error {
 	return nil
 }
 
-// enterHost makes the host's root this process's, if the kernel has not: in QEMU the first root is the initial file system.
+// enterHost makes the host's root this process's, if the kernel has not: in QEMU the first root is the initial file
+// system.
 func enterHost() error {
 	first, err := filepath.Glob(vm.FirstModules + "/*")
 	if err != nil || len(first) == 0 {

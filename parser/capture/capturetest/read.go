@@ -15,8 +15,8 @@ type Recorded struct {
 	FromClient, FromServer []byte
 }
 
-// Read reads the connections of a capture file on which the client sent something, in the order of their ends. A missing
-// byte is an error of the test.
+// Read reads the connections of a capture file on which the client sent something, in the order of their ends. A
+// missing byte is an error of the test.
 func Read(t testing.TB, path string) (all []*Recorded) {
 	t.Helper()
 	f, err := os.Open(path)

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Join joins the server at the other end of conn and answers its requests by answer, until the server ends the training, or an error of answer. It closes conn.
+// Join joins the server at the other end of conn and answers its requests by answer, until the server ends the
+// training, or an error of answer. It closes conn.
 func Join(ctx context.Context, conn net.Conn, answer func(Message) (Message, error)) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()

@@ -1,12 +1,13 @@
-// Package flowersim speaks the wire of Flower's start_server and start_client, the call FlowerService/Join, for demos and tests: a server that asks its clients one by one or
-// at the same time, and clients that answer. It is gRPC over HTTP/2 without TLS; the messages are the same in every release of Flower (flwr/proto/transport.proto).
+// Package flowersim speaks the wire of Flower's start_server and start_client, the call FlowerService/Join, for demos
+// and tests: a server that asks its clients one by one or at the same time, and clients that answer. It is gRPC over
+// HTTP/2 without TLS; the messages are the same in every release of Flower (flwr/proto/transport.proto).
 //
 //	server to client   3 get_parameters_ins, 4 fit_ins {1 parameters}, 5 evaluate_ins {1 parameters}, 1 reconnect_ins: the end
 //	client to server   3 get_parameters_res {1 status, 2 parameters}, 4 fit_res {1 status, 2 parameters, 3 num_examples}, 5 evaluate_res {1 status, 3 num_examples}
 //	parameters         {1 tensors: a .npy file each, 2 tensor_type}
 //
-// It also has the messages of Flower's other calls, which carry objects or record sets, for the tests of the parser: functions that return the message of a
-// node or of a server, over gRPC or HTTP.
+// It also has the messages of Flower's other calls, which carry objects or record sets, for the tests of the parser:
+// functions that return the message of a node or of a server, over gRPC or HTTP.
 package flowersim
 
 import (

@@ -44,7 +44,8 @@ func (t *tap) copy(from parser.Side, dst, src net.Conn) {
 	}
 }
 
-// train is a training of rounds rounds with one client, which adds 1 to each value. It returns the last model and the connection's bytes.
+// train is a training of rounds rounds with one client, which adds 1 to each value. It returns the last model and the
+// connection's bytes.
 func train(t *testing.T, rounds int, begin [][]float32) (last [][]float32, x parsertest.Exchange) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// An Object is a part of a message as releases from 1.20 on send it, under the hash of its content, with the objects that it refers to.
+// An Object is a part of a message as releases from 1.20 on send it, under the hash of its content, with the objects
+// that it refers to.
 type Object struct {
 	ID       string
 	Content  []byte

@@ -62,7 +62,8 @@ func (c *Client) left() {
 	c.mu.Unlock()
 }
 
-// Serve accepts connections of l until ctx is done, and calls joined with each client, which may keep it until its End. It closes l.
+// Serve accepts connections of l until ctx is done, and calls joined with each client, which may keep it until its End.
+// It closes l.
 func Serve(ctx context.Context, l net.Listener, joined func(*Client)) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()

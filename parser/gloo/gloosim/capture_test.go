@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim/recorded"
 )
 
-// An opSequence is a direction's ops by slot and opcode, their lengths in order: all that Gloo's own threads do not shuffle
-// from run to run.
+// An opSequence is a direction's ops by slot and opcode, their lengths in order: all that Gloo's own threads do not
+// shuffle from run to run.
 type opSequence map[string][]uint64
 
 func opsOf(t *testing.T, stream []byte) opSequence {
@@ -41,9 +41,9 @@ func (s opSequence) diff(want opSequence) (lines []string) {
 	return lines
 }
 
-// The collectives of the recorded jobs: DDP's start, then for each step the buffers (a BatchNorm's 768 bytes of float32 and
-// 8 of int64) and the gradients, and a barrier at the end. This package writes the same ops in the same order, one by one, as
-// PyTorch wrote.
+// The collectives of the recorded jobs: DDP's start, then for each step the buffers (a BatchNorm's 768 bytes of float32
+// and 8 of int64) and the gradients, and a barrier at the end. This package writes the same ops in the same order, one
+// by one, as PyTorch wrote.
 func TestSameOpsAsPyTorch(t *testing.T) {
 	const floatBuffers, intBuffers = 768, 8
 	for _, c := range []struct {
@@ -103,7 +103,8 @@ func TestSameOpsAsPyTorch(t *testing.T) {
 				return nil
 			})
 
-			// A capture does not tell the ranks of a connection: they are taken to be the two ranks with the most similar ops.
+			// A capture does not tell the ranks of a connection: they are taken to be the two ranks with the most
+			// similar ops.
 			type link struct{ a, b int }
 			seen := make(map[link]bool)
 			for _, conn := range job.Connections {

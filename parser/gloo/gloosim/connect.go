@@ -14,15 +14,15 @@ import (
 type Config struct {
 	Rank int // of this process, from 0
 
-	// Addrs are the addresses that the ranks have published, in their order, at least two and all different. They decide
-	// which rank of a pair connects, and need not be the addresses that Dial connects to.
+	// Addrs are the addresses that the ranks have published, in their order, at least two and all different. They
+	// decide which rank of a pair connects, and need not be the addresses that Dial connects to.
 	Addrs []netip.AddrPort
 
 	// Dial connects to a rank whose published address is less than this one's. It is called once for each.
 	Dial func(ctx context.Context, peer int) (net.Conn, error)
 
-	// Listeners accept the ranks whose published address is greater: one for all of them, or with NoSequence one for each,
-	// at its rank's place. Connect closes them.
+	// Listeners accept the ranks whose published address is greater: one for all of them, or with NoSequence one for
+	// each, at its rank's place. Connect closes them.
 	Listeners []net.Listener
 
 	// NoSequence leaves out the sequence number, as Gloo did before May 2023 (PyTorch 1.13): each pair had a listening
@@ -131,8 +131,8 @@ func initiates(local, remote netip.AddrPort) bool {
 // sequenceLen is the length of the sequence number, in bytes.
 const sequenceLen = 8
 
-// dial connects to a peer and sends this rank's number: on a device of its own, as every group of torch has, a pair's sequence
-// number is the initiator's rank. It must arrive in one piece, since the acceptor reads it with one call.
+// dial connects to a peer and sends this rank's number: on a device of its own, as every group of torch has, a pair's
+// sequence number is the initiator's rank. It must arrive in one piece, since the acceptor reads it with one call.
 func (c *Config) dial(ctx context.Context, peer int) (net.Conn, error) {
 	conn, err := c.Dial(ctx, peer)
 	if err != nil {

@@ -163,7 +163,8 @@ func (j DDP) Calls() []Call {
 	return calls
 }
 
-// parameters returns the parameters' shapes as they are broadcast, sizes before strides, the elements of each, and of all.
+// parameters returns the parameters' shapes as they are broadcast, sizes before strides, the elements of each, and of
+// all.
 func (j DDP) parameters() (shapes []byte, counts []int, total int) {
 	counts = make([]int, len(j.Shapes))
 	for i, sizes := range j.Shapes {

@@ -8,8 +8,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Group is one rank's end of a process group. Every rank calls the same collectives in the same order, from one goroutine;
-// each call takes the next tag. Two of them run at a time, in the order of the calls, as in torch's ProcessGroupGloo.
+// A Group is one rank's end of a process group. Every rank calls the same collectives in the same order, from one
+// goroutine; each call takes the next tag. Two of them run at a time, in the order of the calls, as in torch's
+// ProcessGroupGloo.
 type Group struct {
 	rank, size int
 	pairs      []*pair // by rank; nil for this one
@@ -55,8 +56,8 @@ func newGroup(rank int, pairs []*pair) *Group {
 // Rank returns this process's number, from 0.
 func (g *Group) Rank() int { return g.rank }
 
-// NextTag returns the tag of the next collective, as torch's ProcessGroup::nextTag does for its own. Only the goroutine that calls
-// collectives may call it.
+// NextTag returns the tag of the next collective, as torch's ProcessGroup::nextTag does for its own. Only the goroutine
+// that calls collectives may call it.
 func (g *Group) NextTag() uint32 { return g.tag }
 
 // Size returns the number of ranks, at least 2.
@@ -87,15 +88,16 @@ func (g *Group) Abort(err error) {
 	}
 }
 
-// AllReduce adds up all ranks' b, little-endian float32s of the same number on each, and leaves the sum in b, with the same
-// bits on every rank. b belongs to the group until Wait returns.
+// AllReduce adds up all ranks' b, little-endian float32s of the same number on each, and leaves the sum in b, with the
+// same bits on every rank. b belongs to the group until Wait returns.
 func (g *Group) AllReduce(b []byte) *Work { return g.start(AllReduce, b, 0) }
 
-// Broadcast leaves root's b, of the same length on all ranks, in every rank's b. b belongs to the group until Wait returns.
+// Broadcast leaves root's b, of the same length on all ranks, in every rank's b. b belongs to the group until Wait
+// returns.
 func (g *Group) Broadcast(b []byte, root int) *Work { return g.start(Broadcast, b, root) }
 
-// AllGather fills b, which is one block for each rank, all of one length. Each rank must have written its own. b belongs
-// to the group until Wait returns.
+// AllGather fills b, which is one block for each rank, all of one length. Each rank must have written its own. b
+// belongs to the group until Wait returns.
 func (g *Group) AllGather(b []byte) *Work { return g.start(AllGather, b, 0) }
 
 // Barrier is done when all ranks have called it.
@@ -123,8 +125,8 @@ func (g *Group) serve() {
 	}
 }
 
-// An exchange has the transfers of the collective under way: Gloo's unbound buffer. In each direction at most 2 * size are
-// posted and not yet waited for.
+// An exchange has the transfers of the collective under way: Gloo's unbound buffer. In each direction at most 2 * size
+// are posted and not yet waited for.
 type exchange struct {
 	group *Group
 	slot  slotID

@@ -9,10 +9,12 @@ import (
 	"testing"
 )
 
-// Sizes that make the plan special: nothing, fewer elements than segments, an odd tail, exactly full, more than 2 MiB a rank.
+// Sizes that make the plan special: nothing, fewer elements than segments, an odd tail, exactly full, more than 2 MiB a
+// rank.
 var sizes = []int{0, 4, 12, 40, 4096, 4004, 380244, 1212244, 5 << 20}
 
-// Every rank ends with the bits that adding along the ring gives: share c begins at rank c-1 and is added at c-2, c-3 ... c.
+// Every rank ends with the bits that adding along the ring gives: share c begins at rank c-1 and is added at c-2, c-3
+// ... c.
 func TestAllReduceAddsInTheOrderOfTheRing(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 7} {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {

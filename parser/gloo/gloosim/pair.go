@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// A pair is the connection to one peer. One goroutine writes the messages of the outbox, another reads; neither ever waits for
-// the other, so that two peers that both send much cannot block each other.
+// A pair is the connection to one peer. One goroutine writes the messages of the outbox, another reads; neither ever
+// waits for the other, so that two peers that both send much cannot block each other.
 type pair struct {
 	conn           net.Conn
 	sent, received atomic.Int64 // bytes

@@ -3,8 +3,8 @@ package gloosim
 // maxSegment is how many bytes an all-reduce sends in one message at most (allreduce.h, kMaxSegmentSize).
 const maxSegment = 1 << 20
 
-// A plan is how an all-reduce cuts a tensor (allreduce.cc, ring): into segments of equal length, the last ones shorter or
-// empty, the same number for each rank and at least two, so that one travels while another is being added.
+// A plan is how an all-reduce cuts a tensor (allreduce.cc, ring): into segments of equal length, the last ones shorter
+// or empty, the same number for each rank and at least two, so that one travels while another is being added.
 type plan struct {
 	size     int // bytes of the tensor
 	segment  int // bytes of a segment
@@ -30,8 +30,8 @@ func (p plan) rounds() int { return p.segments - p.share() }
 // share is the number of segments for each rank.
 func (p plan) share() int { return p.segments / p.ranks }
 
-// scatter returns the piece that a rank sends (to the rank before it) and the piece that it receives (from the one after it) in round i of the first
-// phase, after which rank r holds the sum of share r.
+// scatter returns the piece that a rank sends (to the rank before it) and the piece that it receives (from the one
+// after it) in round i of the first phase, after which rank r holds the sum of share r.
 func (p plan) scatter(rank, i int) (send, recv span) {
 	return p.at((rank+1)*p.share() + i), p.at((rank+2)*p.share() + i)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A task is one rank's part of one collective: the messages that it sends and the messages that it receives, each list in
-// order. [Run] and [Group] both carry tasks out.
+// A task is one rank's part of one collective: the messages that it sends and the messages that it receives, each list
+// in order. [Run] and [Group] both carry tasks out.
 type task struct {
 	sends []send
 	recvs []recv
@@ -40,8 +40,8 @@ func (r recv) take(d tensor.DType, b []byte) {
 	}
 }
 
-// newTask returns a rank's task on buf, which has elements of type d. In an all-gather buf has a block for each rank, and
-// the rank's own is filled. root matters to a broadcast only.
+// newTask returns a rank's task on buf, which has elements of type d. In an all-gather buf has a block for each rank,
+// and the rank's own is filled. root matters to a broadcast only.
 func newTask(o Op, d tensor.DType, buf []byte, rank, ranks, root int) *task {
 	t := new(task)
 	switch o {
@@ -96,7 +96,8 @@ func (t *task) broadcast(buf []byte, rank, ranks, root int) {
 	}
 }
 
-// allGather is the ring of allgather.cc: each block goes on to the next rank in two halves, cut without regard to elements.
+// allGather is the ring of allgather.cc: each block goes on to the next rank in two halves, cut without regard to
+// elements.
 func (t *task) allGather(buf []byte, rank, ranks int) {
 	if len(buf) == 0 {
 		return

@@ -36,8 +36,8 @@ func TestPreambleIsGloos(t *testing.T) {
 	}
 }
 
-// The greater of two addresses that differ in their IP, or in the port only, connects: 0x0201 is less than 0x0102 in network order read
-// as a little-endian number.
+// The greater of two addresses that differ in their IP, or in the port only, connects: 0x0201 is less than 0x0102 in
+// network order read as a little-endian number.
 func TestTheGreaterAddressConnects(t *testing.T) {
 	for _, c := range []struct{ greater, less string }{
 		{"10.0.0.2:1", "10.0.0.1:9"},

@@ -21,7 +21,8 @@ func collect(b []byte, step int) (head []byte, taken int, failed bool) {
 	return nil, taken, false
 }
 
-// Any bytes have the same head however they are cut, no more of them are taken than it has, and a head that is read has a body of a possible length.
+// Any bytes have the same head however they are cut, no more of them are taken than it has, and a head that is read has
+// a body of a possible length.
 func FuzzHead(f *testing.F) {
 	for _, s := range []string{push + "12345", whole, answer, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n\x82\x05hello",
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\n\r\n"} {

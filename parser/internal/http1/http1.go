@@ -21,8 +21,8 @@ var blank = []byte("\r\n\r\n")
 // A Collector gathers heads. The zero Collector is before one.
 type Collector struct{ held []byte }
 
-// Next takes bytes of b up to the end of a head and returns their number. whole is the head, up to its blank line, once it is there; it is valid until
-// the next call.
+// Next takes bytes of b up to the end of a head and returns their number. whole is the head, up to its blank line, once
+// it is there; it is valid until the next call.
 func (c *Collector) Next(b []byte) (n int, whole []byte, err error) {
 	before := len(c.held)
 	c.held = append(c.held, b[:min(len(b), MaxHead-before)]...)
@@ -72,7 +72,8 @@ type Response struct {
 	Header http.Header
 }
 
-// ParseResponse reads the head of a response to a request of that method, whose body, if it has one, has a known length.
+// ParseResponse reads the head of a response to a request of that method, whose body, if it has one, has a known
+// length.
 func ParseResponse(head []byte, method string) (r Response, err error) {
 	q, err := http.ReadResponse(bufio.NewReaderSize(bytes.NewReader(head), len(head)), &http.Request{Method: method})
 	if err != nil {

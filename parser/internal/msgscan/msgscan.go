@@ -1,5 +1,6 @@
-// Package msgscan walks a value of MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md) as its bytes come. It holds back nothing and
-// copies only short texts, so that an array within a message can be found before the message is whole.
+// Package msgscan walks a value of MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md) as its bytes
+// come. It holds back nothing and copies only short texts, so that an array within a message can be found before the
+// message is whole.
 package msgscan
 
 // A Handler is told of the values, in their order, but for the keys of maps, which are in the Scanner's path.
@@ -10,7 +11,8 @@ type Handler interface {
 	Number(v int64)
 	// Bool is given true or false.
 	Bool(v bool)
-	// Bin is told of a binary value of size bytes, before its first byte. true: the Scanner's user takes its bytes as they come.
+	// Bin is told of a binary value of size bytes, before its first byte. true: the Scanner's user takes its bytes as
+	// they come.
 	Bin(size int) bool
 }
 
@@ -69,8 +71,8 @@ func (s *Scanner) Begin(size int, h Handler) {
 // Depth returns how many maps and arrays the current value stands in.
 func (s *Scanner) Depth() int { return max(0, len(s.levels)-1) }
 
-// Key returns the key under which the current value stands in the i-th map around it, from 0, the outermost; "" in an array. It
-// is valid until the next value.
+// Key returns the key under which the current value stands in the i-th map around it, from 0, the outermost; "" in an
+// array. It is valid until the next value.
 func (s *Scanner) Key(i int) []byte {
 	if i+1 >= len(s.levels) || s.levels[i+1].array {
 		return nil
@@ -106,7 +108,8 @@ func (s *Scanner) Held() int {
 	return n
 }
 
-// Streaming returns how many bytes of a streamed value have not come. While it is not 0, the user must take them by Take.
+// Streaming returns how many bytes of a streamed value have not come. While it is not 0, the user must take them by
+// Take.
 func (s *Scanner) Streaming() int {
 	if s.state == content && s.use == stream && !s.lost {
 		return s.rest

@@ -83,7 +83,8 @@ func (i *Item) Done() bool { return i.done }
 // Kind returns the kind of the file, as far as its beginning has come.
 func (i *Item) Kind() Container { return i.kind }
 
-// Members returns the arrays of the file, in the order of their elements, once its beginning has come. They are valid until Begin.
+// Members returns the arrays of the file, in the order of their elements, once its beginning has come. They are valid
+// until Begin.
 func (i *Item) Members() []Member { return i.members }
 
 // Held returns how many bytes the Item holds.
@@ -94,7 +95,8 @@ const localHeader = 30
 
 var localMagic = []byte("PK\x03\x04")
 
-// need returns how many bytes must be held to know more than the bytes that are; where these are all of the beginning, it is their number.
+// need returns how many bytes must be held to know more than the bytes that are; where these are all of the beginning,
+// it is their number.
 func (i *Item) need() int {
 	h := i.held
 	if len(h) < 8 {

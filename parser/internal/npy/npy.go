@@ -57,8 +57,8 @@ var descrs = map[string]tensor.DType{
 	"i4": tensor.Int32, "u4": tensor.Uint32, "i8": tensor.Int64, "u8": tensor.Uint64,
 }
 
-// headerLen returns the bytes before the elements of a file that begins with b, and how many bytes are needed to tell more; 0: b is no such
-// beginning, or is understood no further.
+// headerLen returns the bytes before the elements of a file that begins with b, and how many bytes are needed to tell
+// more; 0: b is no such beginning, or is understood no further.
 func headerLen(b []byte) (n int, whole bool) {
 	if m := min(len(b), len(magic)); !bytes.Equal(b[:m], magic[:m]) {
 		return 0, false

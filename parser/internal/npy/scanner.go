@@ -24,8 +24,8 @@ func (s *Scanner) Begin(size int, part bool) {
 	*s = Scanner{size: size, part: part, held: s.held[:0]}
 }
 
-// Next takes the first bytes of b, at least one, and reports whether they are elements. b must not be empty and hold no byte after the
-// file's.
+// Next takes the first bytes of b, at least one, and reports whether they are elements. b must not be empty and hold no
+// byte after the file's.
 func (s *Scanner) Next(b []byte) (n int, elements bool) {
 	switch s.state {
 	case inside:

@@ -1,5 +1,6 @@
-// Package protoscan reads Protocol Buffers messages (https://protobuf.dev/programming-guides/encoding) as their bytes come, in pieces of any size.
-// It buffers no more than a number or a short field, and tells where the bytes of long fields lie.
+// Package protoscan reads Protocol Buffers messages (https://protobuf.dev/programming-guides/encoding) as their bytes
+// come, in pieces of any size. It buffers no more than a number or a short field, and tells where the bytes of long
+// fields lie.
 package protoscan
 
 import (
@@ -8,8 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A Path names a field by its number and the numbers of the fields that it lies in, the innermost in the low byte. Numbers from 255 on are all 255, which no
-// reader should know.
+// A Path names a field by its number and the numbers of the fields that it lies in, the innermost in the low byte.
+// Numbers from 255 on are all 255, which no reader should know.
 type Path uint64
 
 // maxDepth is how deep messages are read: a field at that depth has a Path of 8 numbers.
@@ -106,8 +107,8 @@ func (s *Scanner) Begin(r Reader, n int) {
 	s.levels[0].end = n
 }
 
-// Next reads a prefix of b, the message's next bytes, and returns its length, which is at least 1 if b is not empty. emit: these are bytes of the field that
-// the Reader wants emitted. b must not go beyond the message.
+// Next reads a prefix of b, the message's next bytes, and returns its length, which is at least 1 if b is not empty.
+// emit: these are bytes of the field that the Reader wants emitted. b must not go beyond the message.
 func (s *Scanner) Next(b []byte) (n int, emit bool) {
 	for n < len(b) && !s.broken {
 		if s.state != inField {
@@ -145,7 +146,8 @@ func (s *Scanner) Emitting() int {
 	return 0
 }
 
-// Take says that n bytes of the field that is emitted have come, at most Emitting. It stands in for Next, which would read as many of them as there are.
+// Take says that n bytes of the field that is emitted have come, at most Emitting. It stands in for Next, which would
+// read as many of them as there are.
 func (s *Scanner) Take(n int) {
 	s.pos += n
 	s.settle()

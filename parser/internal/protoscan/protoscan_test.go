@@ -24,8 +24,8 @@ func (r *noter) Kept(p Path, b []byte)   { r.note("kept %x %q", p, b) }
 func (r *noter) Number(p Path, v uint64) { r.note("number %x %d", p, v) }
 func (r *noter) Leave(p Path)            { r.note("leave %x", p) }
 
-// read has s read a message of n bytes, as far as it has come in b, in pieces of size bytes, 0: whole, and returns the notes and the emitted bytes. take: of an
-// emitted field the user takes half of the bytes at hand.
+// read has s read a message of n bytes, as far as it has come in b, in pieces of size bytes, 0: whole, and returns the
+// notes and the emitted bytes. take: of an emitted field the user takes half of the bytes at hand.
 func read(t testing.TB, s *Scanner, b []byte, n, size int, take bool) (notes string, emitted []byte, broken bool) {
 	t.Helper()
 	r := new(noter)

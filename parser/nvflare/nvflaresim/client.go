@@ -6,7 +6,8 @@ import (
 	"net"
 )
 
-// Join joins the server at the other end of conn as the job process of a site, and answers its tasks by work, until the server ends the job, or an error of work. It closes conn.
+// Join joins the server at the other end of conn as the job process of a site, and answers its tasks by work, until the
+// server ends the job, or an error of work. It closes conn.
 func Join(ctx context.Context, conn net.Conn, site string, work func(Shareable) (Shareable, error)) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()

@@ -84,8 +84,8 @@ func Request(ref string, start int) []byte {
 	return Section(MarkerValue, 0, Pack(request))
 }
 
-// Items returns the content of an answer to Request with the files from number start on: within the answer's value, or apart, each in a section of its own, as NVFlare sends
-// files of 10 MiB or more.
+// Items returns the content of an answer to Request with the files from number start on: within the answer's value, or
+// apart, each in a section of its own, as NVFlare sends files of 10 MiB or more.
 func Items(files [][]byte, start int, apart bool) []byte {
 	data, rest := []any{}, []byte{}
 	for _, b := range files {

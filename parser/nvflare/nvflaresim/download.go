@@ -2,7 +2,8 @@ package nvflaresim
 
 import "fmt"
 
-// announce returns the content that announces x, and the reference of its arrays. Each announcement of a cell has a reference of its own.
+// announce returns the content that announces x, and the reference of its arrays. Each announcement of a cell has a
+// reference of its own.
 func (c *cell) announce(x Shareable) (content []byte, ref string) {
 	a := Announcement{Task: x.Task, Round: x.Round, Kind: x.Kind, Torch: true}
 	a.Ref = fmt.Sprintf("ref-%s-%s-%d", c.sender.Origin, c.sender.Destination, c.sender.Last)

@@ -1,5 +1,7 @@
-// Package nvflaresim speaks the wire of NVIDIA FLARE 2.9 with the driver "tcp" (a provisioned federation has "http" by default: masked WebSocket), for demos and tests: a server and the job processes of clients, which take a task, get its
-// model, train, and have the server fetch the result. Its frames are the same with every driver. Package nvflare describes them.
+// Package nvflaresim speaks the wire of NVIDIA FLARE 2.9 with the driver "tcp" (a provisioned federation has "http" by
+// default: masked WebSocket), for demos and tests: a server and the job processes of clients, which take a task, get
+// its model, train, and have the server fetch the result. Its frames are the same with every driver. Package nvflare
+// describes them.
 //
 //	client   server_command/get_task
 //	server   the answer: a DXO that announces the arrays, with a ref_id
@@ -9,9 +11,11 @@
 //	server   downloads, which the client answers
 //	server   the answer to submit_update
 //
-// Each message is a stream, acknowledged when it is whole; NVFlare acknowledges long ones every 4 or 16 MiB as well, and may send the frames of a stream out of order,
-// and again after 5 s without acknowledgement. Registration, heartbeats, the question __task_check__ before a result, and the confirmation of a download are left out; they
-// carry no arrays. So is the meta with which NVFlare tells a later round's model from the first one (nr_aggregated, current_round).
+// Each message is a stream, acknowledged when it is whole; NVFlare acknowledges long ones every 4 or 16 MiB as well,
+// and may send the frames of a stream out of order, and again after 5 s without acknowledgement. Registration,
+// heartbeats, the question __task_check__ before a result, and the confirmation of a download are left out; they carry
+// no arrays. So is the meta with which NVFlare tells a later round's model from the first one (nr_aggregated,
+// current_round).
 package nvflaresim
 
 import "errors"

@@ -56,7 +56,8 @@ func connect(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// train is a training of rounds rounds with one client, which adds 1 to each value. It returns the last model, as the client has it, and the connection's bytes.
+// train is a training of rounds rounds with one client, which adds 1 to each value. It returns the last model, as the
+// client has it, and the connection's bytes.
 func train(t *testing.T, rounds int, model []sim.Array) (last []sim.Array, x parsertest.Exchange) {
 	t.Helper()
 	var notes recorder
@@ -105,7 +106,8 @@ func train(t *testing.T, rounds int, model []sim.Array) (last []sim.Array, x par
 	return last, notes.x
 }
 
-// Arrays arrive as they were sent, in one answer or several; and the parser finds each of them, but for elements that two frames share: models as state, results as gradients.
+// Arrays arrive as they were sent, in one answer or several; and the parser finds each of them, but for elements that
+// two frames share: models as state, results as gradients.
 func TestTraining(t *testing.T) {
 	const large, rounds = 300_001, 2 // more than a frame has, and with the next array more than an answer
 	begin := []sim.Array{{Name: "fc.weight", Values: make([]float32, large)}, {Name: "fc.bias", Values: []float32{float32(math.Inf(1)), 0.5, -1}}, {Name: "out", Values: make([]float32, large)}}

@@ -23,8 +23,8 @@ func Accept(conn net.Conn) (*Client, error) {
 	return &Client{c}, nil
 }
 
-// Serve accepts connections of l until ctx is done, and calls joined with each client, one after another. It closes l and the connections then, and returns an error if
-// it ends before.
+// Serve accepts connections of l until ctx is done, and calls joined with each client, one after another. It closes l
+// and the connections then, and returns an error if it ends before.
 func Serve(ctx context.Context, l net.Listener, joined func(*Client)) error {
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { l.Close() })()

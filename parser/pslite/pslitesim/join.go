@@ -68,8 +68,8 @@ func number(nodes []NodeInfo) {
 	}
 }
 
-// meet takes its own id from the table, and connects to all nodes of other roles and to itself (van.cc, UpdateLocalID and
-// ProcessAddNodeCommand; zmq_van.h, Connect).
+// meet takes its own id from the table, and connects to all nodes of other roles and to itself (van.cc, UpdateLocalID
+// and ProcessAddNodeCommand; zmq_van.h, Connect).
 func (n *Node) meet(table []NodeInfo) error {
 	n.mu.Lock()
 	again := n.self.ID != Unset

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Ids follow the addresses, greater host names first and then lower ports, whatever the order of registration; servers and
-// workers are counted apart.
+// Ids follow the addresses, greater host names first and then lower ports, whatever the order of registration; servers
+// and workers are counted apart.
 func TestIDsFollowAddresses(t *testing.T) {
 	nodes := []NodeInfo{
 		{Role: Worker, Hostname: "192.0.2.1", Port: 9},

@@ -11,8 +11,8 @@ import (
 // Unset is the value of an int32 of a Meta that is not set (Meta::kEmpty).
 const Unset = math.MaxInt32
 
-// A Meta is the first frame of a message: PBMeta of src/meta.proto, with the fields that Van::PackMeta sets, in the order
-// of their numbers. Fields that are not listed as optional are always there.
+// A Meta is the first frame of a message: PBMeta of src/meta.proto, with the fields that Van::PackMeta sets, in the
+// order of their numbers. Fields that are not listed as optional are always there.
 type Meta struct {
 	Head       int32    // 1; of control messages Unset
 	Body       []byte   // 2; optional
@@ -151,7 +151,8 @@ func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-// ParseMeta reads the encoding that Append made. Fields that it does not know it skips, as protocol buffers do. The Meta refers to b.
+// ParseMeta reads the encoding that Append made. Fields that it does not know it skips, as protocol buffers do. The
+// Meta refers to b.
 func ParseMeta(b []byte) (m Meta, err error) {
 	m.AppID, m.Timestamp = Unset, Unset
 	tellsPull := false // not before 2019, when each message but pushes was a pull

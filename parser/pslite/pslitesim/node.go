@@ -28,8 +28,9 @@ type Node struct {
 
 // An App is a node's work besides the control of its job.
 type App interface {
-	// Receive takes a message that is not a control message. The messages of one node come in order, messages of several
-	// concurrently, also before Start has returned. It does not wait for other messages. An error fails the node.
+	// Receive takes a message that is not a control message. The messages of one node come in order, messages of
+	// several concurrently, also before Start has returned. It does not wait for other messages. An error fails the
+	// node.
 	Receive(n *Node, m *Message) error
 
 	// Awaits reports whether an answer from a node is due.
@@ -90,8 +91,8 @@ func (n *Node) Close() {
 	n.running.Wait()
 }
 
-// connect begins to connect to a node, in place of an earlier connection if there is one, which ends when its messages are
-// sent.
+// connect begins to connect to a node, in place of an earlier connection if there is one, which ends when its messages
+// are sent.
 func (n *Node) connect(to NodeInfo) {
 	s := &sender{
 		node: &n.life, to: to.ID, addr: to.addr(),
@@ -111,8 +112,8 @@ func (n *Node) connect(to NodeInfo) {
 	n.running.Go(s.run)
 }
 
-// Send sends a message to a node with which this one is connected; if it is not, this one fails. It does not wait for that,
-// and data must not change any more.
+// Send sends a message to a node with which this one is connected; if it is not, this one fails. It does not wait for
+// that, and data must not change any more.
 func (n *Node) Send(to int32, m Meta, data ...[]byte) {
 	n.mu.Lock()
 	s := n.senders[to]
@@ -124,7 +125,8 @@ func (n *Node) Send(to int32, m Meta, data ...[]byte) {
 	s.send(append([][]byte{m.Append(nil)}, data...))
 }
 
-// Barrier waits until all nodes of a group, which must include this one, have called it. One may be under way at a time.
+// Barrier waits until all nodes of a group, which must include this one, have called it. One may be under way at a
+// time.
 func (n *Node) Barrier(group int32) error {
 	if len(n.group(group)) <= 1 {
 		return nil // postoffice.cc, Barrier

@@ -1,23 +1,25 @@
-// Package pslitesim makes the nodes of ps-lite, the library under MXNet's distributed kvstores: one scheduler, servers and
-// workers, which speak its ZeroMQ transport byte for byte, so that a reader of their connections cannot tell them from
-// MXNet's. It is written from ps-lite's sources (github.com/dmlc/ps-lite at 34fd45c, which MXNet 1.9 has), to which comments
-// refer by file. The content of data messages and commands is the job's own; the demo's package paramserver has MXNet's.
+// Package pslitesim makes the nodes of ps-lite, the library under MXNet's distributed kvstores: one scheduler, servers
+// and workers, which speak its ZeroMQ transport byte for byte, so that a reader of their connections cannot tell them
+// from MXNet's. It is written from ps-lite's sources (github.com/dmlc/ps-lite at 34fd45c, which MXNet 1.9 has), to
+// which comments refer by file. The content of data messages and commands is the job's own; the demo's package
+// paramserver has MXNet's.
 //
-// Every node listens on one port, on which it only receives, and connects to each node that it talks to, in order to send:
-// requests and their answers pass on different connections, opened by different hosts. A message is a meta, a protocol
-// buffer, and data frames: keys, values and lengths.
+// Every node listens on one port, on which it only receives, and connects to each node that it talks to, in order to
+// send: requests and their answers pass on different connections, opened by different hosts. A message is a meta, a
+// protocol buffer, and data frames: keys, values and lengths.
 //
 // A job starts so: each node connects to the scheduler, without an identity, and registers its address (ADD_NODE). The
-// scheduler gives out ids, connects to all and sends them the table of all. Each then connects, as "ps" and its id, to the
-// nodes of other roles and to itself. After a barrier of all the work begins. At its end there is a second one, and each
-// node tells itself to stop (TERMINATE).
+// scheduler gives out ids, connects to all and sends them the table of all. Each then connects, as "ps" and its id, to
+// the nodes of other roles and to itself. After a barrier of all the work begins. At its end there is a second one, and
+// each node tells itself to stop (TERMINATE).
 //
-// Fields that ps-lite leaves uninitialised in control messages, the group in a barrier's answer and the scheduler's customer id,
-// are 0 here.
+// Fields that ps-lite leaves uninitialised in control messages, the group in a barrier's answer and the scheduler's
+// customer id, are 0 here.
 //
-// The demo runs these nodes, and the tests of the parser (package pslite) read metas and messages of this package. The package itself is compared with
-// recorded connections of MXNet, byte for byte (capture_test.go, and the one of package zmtp). BytePS's packed metas, which no node here sends, are written by hand
-// in the parser's wire_test.go, as are frames that libzmq would not write.
+// The demo runs these nodes, and the tests of the parser (package pslite) read metas and messages of this package. The
+// package itself is compared with recorded connections of MXNet, byte for byte (capture_test.go, and the one of package
+// zmtp). BytePS's packed metas, which no node here sends, are written by hand in the parser's wire_test.go, as are
+// frames that libzmq would not write.
 package pslitesim
 
 import (
@@ -53,8 +55,9 @@ func WorkerID(rank int) int32 { return int32(9 + 2*rank) }
 // Rank returns the rank among its like of the server or worker of an id.
 func Rank(id int32) int { return int(id-8) / 2 }
 
-// A Config has a node's addresses and settings, with the names of ps-lite's environment variables where it has them. Ranks
-// follow the addresses that nodes publish: hosts in falling order, as text, and on one host ports in rising order.
+// A Config has a node's addresses and settings, with the names of ps-lite's environment variables where it has them.
+// Ranks follow the addresses that nodes publish: hosts in falling order, as text, and on one host ports in rising
+// order.
 type Config struct {
 	Workers int // in the job, at least 1; 0: 2 (DMLC_NUM_WORKER)
 	Servers int // in the job, at least 1; 0: 1 (DMLC_NUM_SERVER)
@@ -72,8 +75,8 @@ type Config struct {
 	ZMTPMinor byte          // see zmtp.Socket; 0: as in MXNet's wheels
 	Heartbeat time.Duration // between two heart beats; 0: none (PS_HEARTBEAT_INTERVAL)
 
-	// Patience is how long a node that is lost is dialled again before this one fails too; 0: 10 s. While the job starts
-	// it has no limit but the context.
+	// Patience is how long a node that is lost is dialled again before this one fails too; 0: 10 s. While the job
+	// starts it has no limit but the context.
 	Patience time.Duration
 
 	// Traffic counts the bytes on the node's connections, all together; nil: nobody asks. Nodes may share it.

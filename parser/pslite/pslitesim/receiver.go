@@ -52,7 +52,8 @@ func (n *Node) receive(raw net.Conn) {
 }
 
 // admit makes conn the one connection from a node. An earlier one of the same identity must end first: libzmq's ROUTER
-// would ignore this one, but since both ends may pass through relays, the end of the old one may come after the new one.
+// would ignore this one, but since both ends may pass through relays, the end of the old one may come after the new
+// one.
 func (n *Node) admit(from int32, conn *zmtp.Conn) (*inbound, error) {
 	in := &inbound{conn, make(chan struct{})}
 	patience := time.NewTimer(n.Patience)

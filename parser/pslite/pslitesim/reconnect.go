@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// Reconnect closes the connections to and from other nodes, one after another, and returns when they stand again under the
-// same identities. This node dials, and waits for the others to dial, which they do when they notice. Nothing may be under
-// way between them, for ps-lite repairs no loss. When ctx is done before all stands the node is of no more use.
+// Reconnect closes the connections to and from other nodes, one after another, and returns when they stand again under
+// the same identities. This node dials, and waits for the others to dial, which they do when they notice. Nothing may
+// be under way between them, for ps-lite repairs no loss. When ctx is done before all stands the node is of no more
+// use.
 func (n *Node) Reconnect(ctx context.Context, ids ...int32) error {
 	for _, id := range ids {
 		if n.awaits(id) {

@@ -170,8 +170,8 @@ func (s *sender) try() (*zmtp.Conn, error) {
 	return zmtp.Handshake(ctx, raw, s.node.socket(zmtp.Dealer, s.identity), s.node.Traffic)
 }
 
-// isReset reports whether a connection has ended between messages by a reset: with unread bytes in a peer that closes, or
-// because it was closed here.
+// isReset reports whether a connection has ended between messages by a reset: with unread bytes in a peer that closes,
+// or because it was closed here.
 func isReset(err error) bool {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return false

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Start joins a job and returns when all its nodes have. It takes over c.Listener. When ctx is done, also later, the node
-// fails: its connections are closed, and all calls that wait return the cause. app may be nil if it has nothing to receive.
+// Start joins a job and returns when all its nodes have. It takes over c.Listener. When ctx is done, also later, the
+// node fails: its connections are closed, and all calls that wait return the cause. app may be nil if it has nothing to
+// receive.
 func Start(ctx context.Context, role Role, c Config, app App) (*Node, error) {
 	scheduler, err := info(Scheduler, c.Scheduler)
 	self := scheduler

@@ -16,7 +16,8 @@ type Peer struct {
 	client *http.Client
 }
 
-// NewPeer returns the process that serves addr. dial connects to it at the first call, and again only after the connection has ended; nil: a net.Dialer does.
+// NewPeer returns the process that serves addr. dial connects to it at the first call, and again only after the
+// connection has ended; nil: a net.Dialer does.
 func NewPeer(addr string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Peer {
 	return &Peer{addr, &http.Client{Transport: &http.Transport{DialContext: dial, MaxConnsPerHost: 1, Protocols: plainHTTP2(), HTTP2: windows, DisableCompression: true}}}
 }

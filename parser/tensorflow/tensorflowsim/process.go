@@ -15,7 +15,8 @@ import (
 
 // A Process is a process of a cluster, which others call by gRPC. It has tensors for them, which they pull.
 type Process struct {
-	// Run runs the process's part of a session's graph, as one step, when another process asks for that; nil: it does nothing.
+	// Run runs the process's part of a session's graph, as one step, when another process asks for that; nil: it does
+	// nothing.
 	Run func(ctx context.Context, session string, step uint64) error
 
 	mu      sync.Mutex
@@ -38,7 +39,8 @@ func plainHTTP2() *http.Protocols {
 	return p
 }
 
-// Serve answers the calls of connections of l until ctx is done, and returns when no call is being answered any more. It closes l.
+// Serve answers the calls of connections of l until ctx is done, and returns when no call is being answered any more.
+// It closes l.
 func (p *Process) Serve(ctx context.Context, l net.Listener) error {
 	a := &answers{process: p}
 	s := &http.Server{Handler: a, Protocols: plainHTTP2(), HTTP2: windows, BaseContext: func(net.Listener) context.Context { return ctx }}
@@ -81,7 +83,8 @@ func (a *answers) end() {
 	a.calls.Wait()
 }
 
-// Send has a tensor, a TensorProto, for the process that asks for its key in a step. The process that asks may come first. It gets the tensor once.
+// Send has a tensor, a TensorProto, for the process that asks for its key in a step. The process that asks may come
+// first. It gets the tensor once.
 func (p *Process) Send(step uint64, key string, tensor []byte) {
 	p.place(tensorID{step, key}) <- tensor
 }

@@ -87,7 +87,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// All calls of a peer, also if the first begin at the same time, travel on one connection, as between two processes of TensorFlow.
+// All calls of a peer, also if the first begin at the same time, travel on one connection, as between two processes of
+// TensorFlow.
 func TestOneConnection(t *testing.T) {
 	const calls = 20
 	p := new(sim.Process)

@@ -1,8 +1,10 @@
-// Package tensorflowsim makes the messages of a TensorFlow cluster, as TensorFlow 2.21 writes them, and has processes that exchange them by gRPC: for tests of parsers and proxies,
-// and for demos. A process is a [Process] to others, and they are each a [Peer] to it. Package tensorflow describes the messages.
+// Package tensorflowsim makes the messages of a TensorFlow cluster, as TensorFlow 2.21 writes them, and has processes
+// that exchange them by gRPC: for tests of parsers and proxies, and for demos. A process is a [Process] to others, and
+// they are each a [Peer] to it. Package tensorflow describes the messages.
 //
-// Left out are the calls GetStatus, CreateWorkerSession and CleanupGraph, which carry no tensors, the computing of graphs, and the rest of gRPC: windows that grow with the
-// bandwidth, and the pings that measure it. net/http chooses the sizes of frames and the order of headers.
+// Left out are the calls GetStatus, CreateWorkerSession and CleanupGraph, which carry no tensors, the computing of
+// graphs, and the rest of gRPC: windows that grow with the bandwidth, and the pings that measure it. net/http chooses
+// the sizes of frames and the order of headers.
 package tensorflowsim
 
 import (

@@ -1,11 +1,12 @@
-// Package allowance bounds a rate: so many units at once, which come back at a rate, as the tokens of a token bucket do. The limiter of golang.org/x/time/rate
-// does not fit: it lets nobody take more than its burst at once, where a block may decode to more, and takes no units back that were used.
+// Package allowance bounds a rate: so many units at once, which come back at a rate, as the tokens of a token bucket
+// do. The limiter of golang.org/x/time/rate does not fit: it lets nobody take more than its burst at once, where a
+// block may decode to more, and takes no units back that were used.
 package allowance
 
 import "time"
 
-// An Allowance must be made by New, and is for one goroutine at a time. Its times must come from one clock. One that goes back, since another goroutine has read the clock later
-// and was faster, counts as the latest one.
+// An Allowance must be made by New, and is for one goroutine at a time. Its times must come from one clock. One that
+// goes back, since another goroutine has read the clock later and was faster, counts as the latest one.
 type Allowance struct {
 	rate  float64 // units a second
 	burst float64 // units at most

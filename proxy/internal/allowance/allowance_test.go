@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The units of the burst are there at once, and the others come at the rate; an hour without a taker leaves no more than the burst.
+// The units of the burst are there at once, and the others come at the rate; an hour without a taker leaves no more
+// than the burst.
 func TestUnitsHaveARate(t *testing.T) {
 	const rate, burst = 200, 512
 	now := time.Now()

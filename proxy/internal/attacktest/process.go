@@ -1,5 +1,6 @@
-// Package attacktest helps benchmarks of an honest peer beside an attacker. The attacker is a process of its own, so that its processor
-// time is known: a real attacker's is spent on other hosts. A control is a process that burns as much and sends nothing.
+// Package attacktest helps benchmarks of an honest peer beside an attacker. The attacker is a process of its own, so
+// that its processor time is known: a real attacker's is spent on other hosts. A control is a process that burns as
+// much and sends nothing.
 package attacktest
 
 import (
@@ -14,8 +15,8 @@ import (
 	"time"
 )
 
-// An Attack goes on until ctx ends, and returns how often it was tried: its number of hostile units. It calls ready once, when it begins. It may not
-// use a testing.TB, since it runs in a process of its own.
+// An Attack goes on until ctx ends, and returns how often it was tried: its number of hostile units. It calls ready
+// once, when it begins. It may not use a testing.TB, since it runs in a process of its own.
 type Attack func(ctx context.Context, ready func(), args ...string) (tries int, err error)
 
 // named is the variable of the environment that has the test binary be an attacker.

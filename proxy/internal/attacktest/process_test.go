@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestReportEndsAtTheStop: a Report counts neither the time nor the processor time that an attack needs to come to its end.
+// TestReportEndsAtTheStop: a Report counts neither the time nor the processor time that an attack needs to come to its
+// end.
 func TestReportEndsAtTheStop(t *testing.T) {
 	r := Start(t, "lingering").Stop(t)
 	if r.Lasted > time.Duration(r.Tries) {

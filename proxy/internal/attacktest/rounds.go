@@ -21,15 +21,16 @@ func (h Honest) ratio(base Honest) (rate, latency float64) {
 // idle is how long an attack goes on beside an honest peer that does nothing.
 const idle = 400 * time.Millisecond
 
-// Rounds measures an honest peer in rounds: without an attack, under it, and beside a process that burns the attacker's processor time, which is that of
-// this round. It reports the median of each of these ratios over the rounds, and logs a line with the least and the greatest besides:
+// Rounds measures an honest peer in rounds: without an attack, under it, and beside a process that burns the attacker's
+// processor time, which is that of this round. It reports the median of each of these ratios over the rounds, and logs
+// a line with the least and the greatest besides:
 //
 //	rate, latency                  under the attack, over the mean of the times without
 //	control-rate, control-latency  beside the burner, over the same
 //	net-rate, net-latency          under the attack, over beside the burner
 //
-// and of tries in a second, of the attacker's cores, and of the microseconds of processor time that this process, which contains the attacked proxy, spends on a try while
-// the honest peer does nothing.
+// and of tries in a second, of the attacker's cores, and of the microseconds of processor time that this process, which
+// contains the attacked proxy, spends on a try while the honest peer does nothing.
 func Rounds(b *testing.B, start func() *Process, measure func() Honest) {
 	all := map[string][]float64{}
 	note := func(name string, value float64) { all[name] = append(all[name], value) }

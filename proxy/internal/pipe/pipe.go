@@ -1,10 +1,10 @@
 // Package pipe is the ordered parallel stage of the path: work on the items of one connection is spread over the
 // processor's cores, and its results leave in the order in which the items came.
 //
-// The stages, as in WireGuard's device: (1) the connection's reader submits items in order, (2) the workers of a [Pool],
-// which all connections share, do their work in any order, (3) one emitter per [Pipe] sends the finished ones in order.
-// Only the emitter may block, so a peer that does not read holds up nobody's work but its own. The emitter lives while
-// there is something to emit: an idle connection has no goroutine here.
+// The stages, as in WireGuard's device: (1) the connection's reader submits items in order, (2) the workers of a
+// [Pool], which all connections share, do their work in any order, (3) one emitter per [Pipe] sends the finished ones
+// in order. Only the emitter may block, so a peer that does not read holds up nobody's work but its own. The emitter
+// lives while there is something to emit: an idle connection has no goroutine here.
 package pipe
 
 import (
@@ -75,9 +75,9 @@ type entry struct {
 	worked chan struct{} // closed when Work is done; nil: there is none
 }
 
-// HandOver is how long work on n bytes must take to be worth another core's while: to wake one that sleeps takes tens of
-// microseconds of both, and to have it fetch the bytes out of this one's caches about as long as the quickest work on them.
-// Quicker work is done by the submitter, in Try.
+// HandOver is how long work on n bytes must take to be worth another core's while: to wake one that sleeps takes tens
+// of microseconds of both, and to have it fetch the bytes out of this one's caches about as long as the quickest work
+// on them. Quicker work is done by the submitter, in Try.
 func HandOver(n int) time.Duration {
 	const wake, bytesPerMicrosecond = 100 * time.Microsecond, 5 << 10
 	return wake + time.Duration(n)*time.Microsecond/bytesPerMicrosecond
@@ -91,7 +91,8 @@ func New(pool *Pool, depth int, failed func(error)) *Pipe {
 	return p
 }
 
-// Idle reports whether nothing is under way. The effects of the Works of earlier items are then there for the submitter to see.
+// Idle reports whether nothing is under way. The effects of the Works of earlier items are then there for the submitter
+// to see.
 func (p *Pipe) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

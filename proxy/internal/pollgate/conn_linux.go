@@ -120,8 +120,8 @@ func (c *Conn) attempt(g *gate, f func(fd uintptr) (done bool)) (done bool, err 
 	return g.passed() && f(uintptr(c.fd)), nil
 }
 
-// Disarm closes the gate for bytes that come, until the Read of the RawConn waits again, and reports whether it could. It must be
-// called only by the function that Read calls.
+// Disarm closes the gate for bytes that come, until the Read of the RawConn waits again, and reports whether it could.
+// It must be called only by the function that Read calls.
 func (c *Conn) Disarm() bool {
 	if c.in.open {
 		c.in.open = c.in.set(c.fd, 0) != nil
@@ -183,7 +183,8 @@ func (c *Conn) write(n int, f func(fd, done int) (int, error)) (done int, err er
 	return done, err
 }
 
-// Write writes all of p. The kernel takes most writes whole and at once: only for the rest of the others is a wait prepared.
+// Write writes all of p. The kernel takes most writes whole and at once: only for the rest of the others is a wait
+// prepared.
 func (c *Conn) Write(p []byte) (int, error) {
 	done, err := c.writeNow(p)
 	if err != nil || done == len(p) && done > 0 {

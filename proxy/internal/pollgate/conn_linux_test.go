@@ -93,8 +93,8 @@ func soon(t *testing.T, name string, f func()) {
 	}
 }
 
-// watched returns the events for which each epoll instance of this process, but the gates, has fd, and the events of the gate
-// of bytes that come.
+// watched returns the events for which each epoll instance of this process, but the gates, has fd, and the events of
+// the gate of bytes that come.
 func watched(t *testing.T, c *Conn) (others []string, own uint64) {
 	t.Helper()
 	dir, err := os.ReadDir("/proc/self/fdinfo")
@@ -245,8 +245,8 @@ func TestBothWays(t *testing.T) {
 	soon(t, "that", all.Wait)
 }
 
-// A reader that waits again and again is woken each time, also where an earlier event is still pending, and where it takes more
-// than a byte to wake it.
+// A reader that waits again and again is woken each time, also where an earlier event is still pending, and where it
+// takes more than a byte to wake it.
 func TestEachWaitEnds(t *testing.T) {
 	c, far := meet(t)
 	r := rand.New(rand.NewPCG(3, 0))

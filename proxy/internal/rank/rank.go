@@ -3,7 +3,8 @@ package rank
 
 import "sync"
 
-// A Rank is a lock's place in the order. A goroutine that holds a lock may take only locks of higher ranks, and one of each.
+// A Rank is a lock's place in the order. A goroutine that holds a lock may take only locks of higher ranks, and one of
+// each.
 type Rank int
 
 const (

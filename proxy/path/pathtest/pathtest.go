@@ -1,4 +1,5 @@
-// Package pathtest helps tests of the path: an Env, streams without a tunnel, frames of a peer, and codecs that count their blocks.
+// Package pathtest helps tests of the path: an Env, streams without a tunnel, frames of a peer, and codecs that count
+// their blocks.
 package pathtest
 
 import (
@@ -27,7 +28,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// NewEnv returns an Env with 256 MiB for each direction and one core, whose policy has the given rules. The test's end ends it.
+// NewEnv returns an Env with 256 MiB for each direction and one core, whose policy has the given rules. The test's end
+// ends it.
 func NewEnv(t testing.TB, rules ...policy.Rule) *path.Env {
 	t.Helper()
 	chosen, err := policy.New(rules, Codec)
@@ -190,8 +192,9 @@ func RawBlock(slot uint32, n int) (declare, block []byte) {
 	return declare, frame.Append(nil, frame.Frame{Kind: frame.Block, Slot: slot, Body: append([]byte{frame.FormRaw}, make([]byte, n)...)})
 }
 
-// Codec knows "lossless", which is the test's: it leaves out trailing zeros and counts its blocks, so that a decoder that is given them
-// out of order fails; "wide", the same for whole tensors; "int4", the same too; "broken", which panics; and the other codecs as they are.
+// Codec knows "lossless", which is the test's: it leaves out trailing zeros and counts its blocks, so that a decoder
+// that is given them out of order fails; "wide", the same for whole tensors; "int4", the same too; "broken", which
+// panics; and the other codecs as they are.
 func Codec(text string) (codecs.Codec, error) {
 	switch text {
 	case "lossless", "broken", "int4", "wide":

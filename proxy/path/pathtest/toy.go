@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Toy is a protocol for tests. A message is 8 bytes, little-endian: tensor number (1 byte), total size (3 bytes), length of this
-// piece (4 bytes); then the piece. Pieces of several tensors may interleave.
+// Toy is a protocol for tests. A message is 8 bytes, little-endian: tensor number (1 byte), total size (3 bytes),
+// length of this piece (4 bytes); then the piece. Pieces of several tensors may interleave.
 type Toy struct {
 	Flow    bool // the sender may stop amid a tensor until it is answered
 	Role    tensor.Role

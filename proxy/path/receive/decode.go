@@ -18,8 +18,8 @@ type decoder struct {
 	slots  map[uint32]*slot
 }
 
-// A slot is a decoder and the shape of its blocks. It keeps no more of its declaration than it needs: a peer may declare very
-// many.
+// A slot is a decoder and the shape of its blocks. It keeps no more of its declaration than it needs: a peer may
+// declare very many.
 type slot struct {
 	coder.Turns
 	codec      string // without its parameters

@@ -69,7 +69,8 @@ func (d *deliverer) alone(b *block) error {
 	return d.run(b.data)
 }
 
-// gathered delivers the runs of a Gather's body, once all its blocks are there. If one of them did not decode, nothing is delivered.
+// gathered delivers the runs of a Gather's body, once all its blocks are there. If one of them did not decode, nothing
+// is delivered.
 func (d *deliverer) gathered(body []byte, blocks []*block) error {
 	elements := make([][]byte, len(blocks))
 	for i, b := range blocks {

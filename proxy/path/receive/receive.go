@@ -1,10 +1,11 @@
-// Package receive is the way of a connection's bytes from the tunnel to the app. It has no policy and guesses nothing: frames say
-// how the sender has coded the bytes.
+// Package receive is the way of a connection's bytes from the tunnel to the app. It has no policy and guesses nothing:
+// frames say how the sender has coded the bytes.
 //
 //	tunnel ─▶ read ─▶ decode ─▶ deliver ─▶ app
 //
-// read takes frames and the memory for them; decode makes elements of blocks, on any core; deliver shows the bytes in stream order
-// to the parser of this direction, so that the parser of the own app's bytes knows the bytes before them, and writes them to the app.
+// read takes frames and the memory for them; decode makes elements of blocks, on any core; deliver shows the bytes in
+// stream order to the parser of this direction, so that the parser of the own app's bytes knows the bytes before them,
+// and writes them to the app.
 package receive
 
 import (
@@ -34,7 +35,8 @@ type Receiver struct {
 	mask    tensor.Mask // of the Blocks, Refs and Parts that follow
 }
 
-// New returns the Receiver of a connection, which reads c.Stream. learner, which may be nil, is shown the bytes that are delivered.
+// New returns the Receiver of a connection, which reads c.Stream. learner, which may be nil, is shown the bytes that
+// are delivered.
 func New(c *path.Conn, learner parser.Parser) *Receiver {
 	env := c.Env
 	r := &Receiver{conn: c, deliver: deliverer{conn: c, app: c.App, learner: learner}}
@@ -53,7 +55,8 @@ func New(c *path.Conn, learner parser.Parser) *Receiver {
 	return r
 }
 
-// Run delivers the bytes that the peer sends until its CloseWrite (nil), a Reset (path.ErrAppReset), a Rest (path.ErrRest), or until something breaks.
+// Run delivers the bytes that the peer sends until its CloseWrite (nil), a Reset (path.ErrAppReset), a Rest
+// (path.ErrRest), or until something breaks.
 func (r *Receiver) Run() error {
 	for {
 		f, err := r.frames.Next()
@@ -139,7 +142,8 @@ func (r *Receiver) end(err error) error {
 	return err
 }
 
-// reserve takes memory for a frame's body that is to be read, for the elements that it decodes to, and for its encoding if that may be shortened.
+// reserve takes memory for a frame's body that is to be read, for the elements that it decodes to, and for its encoding
+// if that may be shortened.
 func (r *Receiver) reserve(k frame.Kind, id uint32, n int) error {
 	need := memory.Footprint(n)
 	if k == frame.Block {

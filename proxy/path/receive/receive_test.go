@@ -61,7 +61,8 @@ func declare(slot uint32, codec string, n int) frame.Frame {
 	return frame.Frame{Kind: frame.Declare, Slot: slot, Body: d.Append(nil)}
 }
 
-// coded returns the Block frame of a slot of the counting codec: its elements begin with the given bytes, and the other bytes are 0.
+// coded returns the Block frame of a slot of the counting codec: its elements begin with the given bytes, and the other
+// bytes are 0.
 func coded(slot uint32, number uint64, elements string) frame.Frame {
 	body := binary.LittleEndian.AppendUint64([]byte{frame.FormCoded}, number)
 	return frame.Frame{Kind: frame.Block, Slot: slot, Body: append(body, elements...)}
@@ -88,8 +89,8 @@ func TestReceive(t *testing.T) {
 	pathtest.Whole(t, env)
 }
 
-// A block that does not decode, alone or in a gather, resets the connection, and no byte of its group is delivered: the app must see an
-// error, never garbage.
+// A block that does not decode, alone or in a gather, resets the connection, and no byte of its group is delivered: the
+// app must see an error, never garbage.
 func TestCorruptBlockIsNotDelivered(t *testing.T) {
 	gather := frame.AppendLiteral(nil, []byte("between"))
 	gather = frame.AppendRun(gather, 8, 0)
@@ -221,8 +222,9 @@ func TestPartsOfOtherBytesAreNotDelivered(t *testing.T) {
 	}
 }
 
-// Every frame that becomes more bytes waits for the peer's allowance, by the bytes that it takes and the bytes that it becomes, alone and in a Gather, and each frame that is read for
-// the peer's turn: a hostile peer must not keep the processors and the memory's bandwidth from others by a few bytes for many.
+// Every frame that becomes more bytes waits for the peer's allowance, by the bytes that it takes and the bytes that it
+// becomes, alone and in a Gather, and each frame that is read for the peer's turn: a hostile peer must not keep the
+// processors and the memory's bandwidth from others by a few bytes for many.
 func TestBlocksArePaced(t *testing.T) {
 	const elements, size = 1000, 4 * 1000
 	value := make([]byte, size)
@@ -268,7 +270,8 @@ func TestBlocksArePaced(t *testing.T) {
 	}
 }
 
-// bounded watches that an Env with so many connections never holds more than its budget and their spare bytes, until stop.
+// bounded watches that an Env with so many connections never holds more than its budget and their spare bytes, until
+// stop.
 func bounded(t *testing.T, e *path.Env, connections int) (stop func()) {
 	limit := e.Receiving.Size() + memory.Spare*int64(connections)
 	var done atomic.Bool
@@ -289,8 +292,8 @@ func bounded(t *testing.T, e *path.Env, connections int) (stop func()) {
 	}
 }
 
-// A peer that opens many connections and announces a large block on each, but sends no block to its end, makes the proxy hold no more
-// than its memory, and does not keep others from theirs.
+// A peer that opens many connections and announces a large block on each, but sends no block to its end, makes the
+// proxy hold no more than its memory, and does not keep others from theirs.
 func TestAnnouncedBlocksAreBounded(t *testing.T) {
 	const connections = 40
 	env := pathtest.NewEnv(t)
@@ -342,8 +345,8 @@ func TestAnnouncedBlocksAreBounded(t *testing.T) {
 	pathtest.Whole(t, env)
 }
 
-// A block for which there is no memory in time, or ever, ends its connection. Blocks before it, for which the spare bytes have room, are
-// delivered.
+// A block for which there is no memory in time, or ever, ends its connection. Blocks before it, for which the spare
+// bytes have room, are delivered.
 func TestNoMemoryForBlock(t *testing.T) {
 	for name, size := range map[string]int{"in time": 128 << 10, "ever": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -395,7 +398,8 @@ func TestDeclaredSlotsAreBounded(t *testing.T) {
 	pathtest.Whole(t, env)
 }
 
-// A watched stream checks, whenever the receiver reads on, that no more memory is in use than was taken of the budget and may be spare.
+// A watched stream checks, whenever the receiver reads on, that no more memory is in use than was taken of the budget
+// and may be spare.
 type watched struct {
 	*pathtest.Cut
 	t   *testing.T
@@ -410,8 +414,8 @@ func (w watched) ReadChunk() ([]byte, error) {
 	return w.Cut.ReadChunk()
 }
 
-// Whatever bytes a peer sends, the receiver takes no more memory than its budget and spare bytes, gives all of it back, and ends in an
-// error or at the end.
+// Whatever bytes a peer sends, the receiver takes no more memory than its budget and spare bytes, gives all of it back,
+// and ends in an error or at the end.
 func FuzzReceive(f *testing.F) {
 	values := make([]byte, 16)
 	for _, codec := range []string{"lossless", "wide", "3lc(s=1.75)", "int4", "topk(k=0.01)", "rice", "delta-binary", "drive"} {

@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A reservation takes memory before it is needed: a frame's body, and room for the elements that it decodes to, are reserved
-// before the body is read.
+// A reservation takes memory before it is needed: a frame's body, and room for the elements that it decodes to, are
+// reserved before the body is read.
 type reservation struct {
 	alloc  memory.Allocator
 	pipe   *pipe.Pipe      // frames that were read before; they give back their memory as they are delivered
@@ -47,7 +47,8 @@ func (r *reservation) reserve(n int) error {
 	return r.hold(n)
 }
 
-// reserveGathered takes memory for the blocks of a Gather together, so that none waits for memory that another has meanwhile.
+// reserveGathered takes memory for the blocks of a Gather together, so that none waits for memory that another has
+// meanwhile.
 func (r *reservation) reserveGathered(sizes []int) error {
 	need := 0
 	for _, n := range sizes {
@@ -78,8 +79,8 @@ func (r *reservation) reserveSlot(slots int) error {
 // giveSlots gives back the memory of all slots.
 func (r *reservation) giveSlots() { r.alloc.Budget.Give(&r.slots, r.reservedSlots*slotCost) }
 
-// hold takes n bytes. Where the budget has none, everything before is delivered first; then the spare bytes have room, or it is
-// the turn of other connections.
+// hold takes n bytes. Where the budget has none, everything before is delivered first; then the spare bytes have room,
+// or it is the turn of other connections.
 func (r *reservation) hold(n int) error {
 	if !r.alloc.Take(n) {
 		if err := r.pipe.Wait(); err != nil {

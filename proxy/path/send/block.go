@@ -36,8 +36,8 @@ type block struct {
 	buf      []byte       // pooled
 }
 
-// An around does something to a block in its turn, before and after it is encoded: a rowBlock, a denseFlush or a lossyContribution. The stage choose
-// gives it to the block, and the stage encode runs it.
+// An around does something to a block in its turn, before and after it is encoded: a rowBlock, a denseFlush or a
+// lossyContribution. The stage choose gives it to the block, and the stage encode runs it.
 type around interface {
 	before(b *block)
 	after(b *block)

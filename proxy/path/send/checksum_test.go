@@ -13,8 +13,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Gradients that a CRC-32 covers lose something, and yet each one arrives with the CRC-32 that it was sent with: dense and nearly zero ones, ones with which a residual is
-// flushed, and ones that no codec takes. A tensor of fewer elements than a CRC-32 needs loses nothing.
+// Gradients that a CRC-32 covers lose something, and yet each one arrives with the CRC-32 that it was sent with: dense
+// and nearly zero ones, ones with which a residual is flushed, and ones that no codec takes. A tensor of fewer elements
+// than a CRC-32 needs loses nothing.
 func TestLossKeepsTheChecksum(t *testing.T) {
 	const steps, infinite = 16, 9
 	for _, c := range []struct {
@@ -71,7 +72,8 @@ func TestLossKeepsTheChecksum(t *testing.T) {
 	}
 }
 
-// Where a CRC-32 could not be kept nothing is lost, and the reason is told: of differences of state, of rows, and to a peer that does not understand the blocks.
+// Where a CRC-32 could not be kept nothing is lost, and the reason is told: of differences of state, of rows, and to a
+// peer that does not understand the blocks.
 func TestChecksumsThatCannotBeKept(t *testing.T) {
 	lossy := policy.Rule{Roles: []tensor.Role{tensor.Gradient, tensor.State}, Codec: "int8"}
 	gradient := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 16, CRC32: true}

@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A chooser decides how values travel, and of each block once more, when all of it is there. It is the only stage that knows policy,
-// residuals and the value cache.
+// A chooser decides how values travel, and of each block once more, when all of it is there. It is the only stage that
+// knows policy, residuals and the value cache.
 type chooser struct {
 	*direction
 	encode *encoder
@@ -55,7 +55,8 @@ func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	return true
 }
 
-// decide has the policy choose a codec, and looks up the past that a lossy one needs. It returns the policy that has chosen.
+// decide has the policy choose a codec, and looks up the past that a lossy one needs. It returns the policy that has
+// chosen.
 func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	env := c.conn.Env
 	_, rate := c.conn.Stream.Path()
@@ -95,7 +96,8 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	return chosen
 }
 
-// keepSum has a value that a CRC-32 covers lose nothing where the CRC-32 would not stay right: only blocks of dense gradients are made to keep it.
+// keepSum has a value that a CRC-32 covers lose nothing where the CRC-32 would not stay right: only blocks of dense
+// gradients are made to keep it.
 func (c *chooser) keepSum(p *plan) {
 	if !p.summed() {
 		return
@@ -116,11 +118,12 @@ func (c *chooser) shares(t tensor.Tensor) bool {
 	return t.Base != 0 && t.Size >= policy.MinShared && c.conn.SharesValues()
 }
 
-// repeats reports whether the peer should hold the values of t by their content, since the same bytes are likely to come again.
+// repeats reports whether the peer should hold the values of t by their content, since the same bytes are likely to
+// come again.
 func (c *chooser) repeats(t tensor.Tensor) bool { return t.Repeats && c.conn.SharesParts() }
 
-// block returns the block of n bytes at off of a planned value, without memory for its elements; its cost is that of the rest. nil: the
-// codec takes no such block.
+// block returns the block of n bytes at off of a planned value, without memory for its elements; its cost is that of
+// the rest. nil: the codec takes no such block.
 func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 	b := c.emit.spare.block()
 	b.plan, b.text, b.role, b.record, b.off, b.mask, b.variable = p, p.text, p.t.Role, p.record, off, p.t.Mask.From(off), variable
@@ -177,7 +180,8 @@ func (c *chooser) group(g *group) error {
 	return c.encode.group(g)
 }
 
-// share has the peer hold the block's value and makes the frame that refers to it; false: the block must travel by itself.
+// share has the peer hold the block's value and makes the frame that refers to it; false: the block must travel by
+// itself.
 func (c *chooser) share(b *block) bool {
 	c.emit.flush() // the stream of values may not take it at once
 	choice := &b.plan.choice
@@ -203,8 +207,8 @@ func (c *chooser) share(b *block) bool {
 	return true
 }
 
-// parts has the peer hold the bytes of a block that have come, and returns the parts of values that they are; no part goes beyond one of cuts. nil: the
-// bytes must travel by themselves.
+// parts has the peer hold the bytes of a block that have come, and returns the parts of values that they are; no part
+// goes beyond one of cuts. nil: the bytes must travel by themselves.
 func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 	p := b.plan
 	v := cache.Put{Decl: b.decl, Data: b.data[:b.filled], Choice: p.choice, Role: b.role, Short: !c.conn.Lacks(cache.Short), Observe: b.record, Own: p.t.Key, Answered: p.t.Answered, ID: p.t.ID,
@@ -217,9 +221,10 @@ func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 	return parts
 }
 
-// unfinished has the peer hold the bytes of a group's blocks that have come, though the blocks are not whole, and returns their parts; nil for blocks that
-// travel verbatim, and if all do. The parts leave in the order of the bytes, and values are noted in the order of the blocks, so where
-// blocks of the group interleave only the largest block travels as parts: otherwise the two orders would differ.
+// unfinished has the peer hold the bytes of a group's blocks that have come, though the blocks are not whole, and
+// returns their parts; nil for blocks that travel verbatim, and if all do. The parts leave in the order of the bytes,
+// and values are noted in the order of the blocks, so where blocks of the group interleave only the largest block
+// travels as parts: otherwise the two orders would differ.
 func (c *chooser) unfinished(g *group) (parts [][]frame.Part) {
 	var cuts [][]int
 	chosen := g.apart(func(b *block) bool { return b.slot == nil && b.plan.parts() && b.filled >= policy.MinShared })
@@ -236,9 +241,9 @@ func (c *chooser) unfinished(g *group) (parts [][]frame.Part) {
 	return parts
 }
 
-// settle chooses how a block with its own frame travels: by its slot's codec; exactly; or exactly with its residual added. It
-// compares the block with the past of its tensor, just before it would lose something, unless
-// the role needs no content to support it.
+// settle chooses how a block with its own frame travels: by its slot's codec; exactly; or exactly with its residual
+// added. It compares the block with the past of its tensor, just before it would lose something, unless the role needs
+// no content to support it.
 func (c *chooser) settle(b *block) error {
 	if b.slot == nil {
 		if err := c.exact(b); err != nil {
@@ -284,7 +289,8 @@ func (c *chooser) settle(b *block) error {
 	return c.lose(b, isRows)
 }
 
-// lose has a block that has passed the checks lose something, unless it is due to travel exactly with its residual, or nearly zero.
+// lose has a block that has passed the checks lose something, unless it is due to travel exactly with its residual, or
+// nearly zero.
 func (c *chooser) lose(b *block, isRows bool) error {
 	p := b.plan
 	switch {
@@ -316,11 +322,12 @@ func (c *chooser) lose(b *block, isRows bool) error {
 	return nil
 }
 
-// maxZeros is a number of nearly zero blocks in a row: the last one takes the residual along, and the others are sent without it. The residual would make
-// a block large, but must not wait for a value that never comes.
+// maxZeros is a number of nearly zero blocks in a row: the last one takes the residual along, and the others are sent
+// without it. The residual would make a block large, but must not wait for a value that never comes.
 const maxZeros = 8
 
-// contribution samples a block that is a whole message with the app's input into a sum, where the sum's result is to pass.
+// contribution samples a block that is a whole message with the app's input into a sum, where the sum's result is to
+// pass.
 func (c *chooser) contribution(b *block) (x tensor.Contribution, ok bool) {
 	t := &b.plan.t
 	if t.Part == 0 || t.Whole || !t.Proof.NeedsContent() || len(b.data) != t.Size || c.past.job == nil || c.past.job.Doubted() {
@@ -336,8 +343,8 @@ func (c *chooser) contribute(b *block) {
 	}
 }
 
-// check compares a block with the past of its tensor, and returns why it must not lose anything. A sum that is no gradient ends all loss
-// in its job.
+// check compares a block with the past of its tensor, and returns why it must not lose anything. A sum that is no
+// gradient ends all loss in its job.
 func (c *chooser) check(b *block) (why tensor.Reason, first bool) {
 	v, first := b.plan.dense.Check(b.decl.Off, b.data, presumed(&b.plan.t), b.plan.t.Placed)
 	if v.Foreign() {
@@ -375,8 +382,8 @@ func (c *chooser) sayGuarded(b *block) {
 	}
 }
 
-// exact gives a block that was to lose something, or to be shared, a slot of a codec that loses nothing: its own if that
-// does not, as of keys, else the lossless one.
+// exact gives a block that was to lose something, or to be shared, a slot of a codec that loses nothing: its own if
+// that does not, as of keys, else the lossless one.
 func (c *chooser) exact(b *block) error {
 	if own := b.plan.choice.Codec; !codecs.Lossy(own) && c.encode.assign(b, own) == nil {
 		return nil

@@ -75,7 +75,8 @@ func planned(s *testSender, t tensor.Tensor) (p plan, codec string) {
 	return p, p.text
 }
 
-// The policy's choice counts only as far as the peer has the codec, the tensor has a past to compare it with, and there is a reference.
+// The policy's choice counts only as far as the peer has the codec, the tensor has a past to compare it with, and there
+// is a reference.
 func TestChoice(t *testing.T) {
 	lossy := policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"}
 	dense := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 16}
@@ -117,7 +118,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// Where no rule has a gradient lose something, the peer holds its values by their content, as it holds a second copy's, which must be exact.
+// Where no rule has a gradient lose something, the peer holds its values by their content, as it holds a second copy's,
+// which must be exact.
 func TestGradientsAgain(t *testing.T) {
 	const n = 16 << 10
 	for _, role := range []tensor.Role{tensor.Gradient, tensor.Exact} {
@@ -136,9 +138,9 @@ func TestGradientsAgain(t *testing.T) {
 	}
 }
 
-// A gradient travels exactly until it has earned trust, and so does a value that looks like something else. A gradient by the wire is trusted
-// from its second value on. Where an optimizer or the app's own call proves the role nothing needs trust, and where no rule asks for loss all
-// travel exactly.
+// A gradient travels exactly until it has earned trust, and so does a value that looks like something else. A gradient
+// by the wire is trusted from its second value on. Where an optimizer or the app's own call proves the role nothing
+// needs trust, and where no rule asks for loss all travel exactly.
 func TestContentCheck(t *testing.T) {
 	const n = 16 << 10
 	lossy := policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"}
@@ -238,7 +240,8 @@ func scaled(r *rand.Rand, n int, by float32) []byte {
 	return b
 }
 
-// A value that is the first of its norm travels as it is, also where a residual flush is due, and the residual waits for the next.
+// A value that is the first of its norm travels as it is, also where a residual flush is due, and the residual waits
+// for the next.
 func TestOutliersTakeNoResidual(t *testing.T) {
 	const n, outlier = 16 << 10, 7
 	s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)", FlushEvery: outlier + 1})
@@ -254,8 +257,8 @@ func TestOutliersTakeNoResidual(t *testing.T) {
 	}
 }
 
-// Once a sum of a job is found to be no gradient, nothing of the job loses anything on any of its connections, until all have ended; one log line
-// and one count say so.
+// Once a sum of a job is found to be no gradient, nothing of the job loses anything on any of its connections, until
+// all have ended; one log line and one count say so.
 func TestDoubtedJobLosesNothing(t *testing.T) {
 	const n = 16 << 10
 	seen := &noted{why: map[tensor.Reason]int{}}
@@ -313,7 +316,8 @@ func TestDoubtedJobLosesNothing(t *testing.T) {
 	}
 }
 
-// Blocks that are nearly zero travel exactly. The residual of earlier ones waits for the next value with loss, but not for ever.
+// Blocks that are nearly zero travel exactly. The residual of earlier ones waits for the next value with loss, but not
+// for ever.
 func TestResidualWaitsForFewNearlyZeroBlocks(t *testing.T) {
 	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "int8"})
 	x := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 14, Proof: tensor.ByWire, Part: 7}
@@ -361,7 +365,8 @@ func TestResidualWaitsForFewNearlyZeroBlocks(t *testing.T) {
 	}
 }
 
-// A block that is too far behind travels exactly and with its residual, as long as the guard says, and then with loss again.
+// A block that is too far behind travels exactly and with its residual, as long as the guard says, and then with loss
+// again.
 func TestGuardedBlockTravelsExactly(t *testing.T) {
 	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc"})
 	x := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 14}
@@ -432,8 +437,8 @@ func (p *numbered) Next(b []byte) (parser.Segment, error) {
 	return seg, err
 }
 
-// The results of sums are compared with the values as they have arrived, before and after values lose something. Sums leave the job in peace, and one
-// maximum, or one sum of the same of all ranks, ends all loss.
+// The results of sums are compared with the values as they have arrived, before and after values lose something. Sums
+// leave the job in peace, and one maximum, or one sum of the same of all ranks, ends all loss.
 func TestResultsDoubtTheJob(t *testing.T) {
 	const n = 16 << 10
 	for name, c := range map[string]struct {
@@ -494,7 +499,8 @@ func TestResultsDoubtTheJob(t *testing.T) {
 	}
 }
 
-// A result's blocks name the model that predicts them, to a peer that takes such values. To a peer of an earlier version they are values of the model's own tensor.
+// A result's blocks name the model that predicts them, to a peer that takes such values. To a peer of an earlier
+// version they are values of the model's own tensor.
 func TestResultsNameTheirModel(t *testing.T) {
 	v := tensor.Tensor{Key: 1, Base: 2, Model: 3, Role: tensor.State, DType: tensor.Float32, Size: 1 << 12}
 	for has, want := range map[string][2]uint64{cache.Models: {2, 3}, cache.Parts: {3, 3}} {

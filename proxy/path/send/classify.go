@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A classifier asks the parser of the app's bytes which of them are whose, and gives tensors and opaque bytes to the cutter in stream
-// order.
+// A classifier asks the parser of the app's bytes which of them are whose, and gives tensors and opaque bytes to the
+// cutter in stream order.
 type classifier struct {
 	*direction
 	parser parser.Parser
@@ -21,7 +21,8 @@ type classifier struct {
 	ended  error         // why the parser gave up; nil: it has not
 }
 
-// take classifies bytes that were read into from, which may be nil, and hands them on. buf begins with frame.MaxHeader bytes of room.
+// take classifies bytes that were read into from, which may be nil, and hands them on. buf begins with frame.MaxHeader
+// bytes of room.
 func (c *classifier) take(buf []byte, from *memory.Buffer) error {
 	if len(buf) == frame.MaxHeader {
 		return nil
@@ -60,8 +61,8 @@ func (c *classifier) classified(buf []byte, from *memory.Buffer, seg parser.Segm
 	return c.cut.opaque(buf[opaque-frame.MaxHeader:])
 }
 
-// direct takes bytes that were read to where a block wants its next ones. spare has room for them behind frame.MaxHeader bytes: if
-// they are others, that block may be gone once they are dealt with.
+// direct takes bytes that were read to where a block wants its next ones. spare has room for them behind
+// frame.MaxHeader bytes: if they are others, that block may be gone once they are dealt with.
 func (c *classifier) direct(b []byte, spare memory.Buffer) error {
 	seg, err := c.ask(b)
 	if err != nil || !c.cut.direct.isNext(seg.Tensor) {

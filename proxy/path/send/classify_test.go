@@ -28,8 +28,8 @@ func (p *failing) Next(b []byte) (parser.Segment, error) {
 	return seg, err
 }
 
-// When a parser says that an earlier verdict was false, the connection ends if loss was used on it, and only then: without loss
-// everything has arrived as it was, and the rest travels verbatim.
+// When a parser says that an earlier verdict was false, the connection ends if loss was used on it, and only then:
+// without loss everything has arrived as it was, and the rest travels verbatim.
 func TestFalseVerdictAfterLossEndsTheConnection(t *testing.T) {
 	const size = 64 << 10
 	values := func(step int) []byte {

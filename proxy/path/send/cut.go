@@ -6,9 +6,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A cutter cuts tensors into blocks at fixed offsets, and has blocks wait until they are whole. The bytes between the bytes of a block
-// that waits (headers, other tensors) wait with it, in a group that leaves at once. The cutter tells tensors that interleave apart by their
-// keys.
+// A cutter cuts tensors into blocks at fixed offsets, and has blocks wait until they are whole. The bytes between the
+// bytes of a block that waits (headers, other tensors) wait with it, in a group that leaves at once. The cutter tells
+// tensors that interleave apart by their keys.
 type cutter struct {
 	*direction
 	choose *chooser
@@ -19,8 +19,8 @@ type cutter struct {
 	limit  int // bytes that may wait together
 }
 
-// opaque sends bytes that are no tensor's, at once unless they stand behind a block that waits. buf begins with frame.MaxHeader bytes of
-// room, which are overwritten.
+// opaque sends bytes that are no tensor's, at once unless they stand behind a block that waits. buf begins with
+// frame.MaxHeader bytes of room, which are overwritten.
 func (c *cutter) opaque(buf []byte) error {
 	b := buf[frame.MaxHeader:]
 	if len(b) == 0 {
@@ -41,8 +41,8 @@ func (c *cutter) opaque(buf []byte) error {
 	return c.emit.opaque(buf)
 }
 
-// tensor cuts a segment of t, whose bytes begin behind frame.MaxHeader bytes of room in buf, into blocks. from is the buffer that was
-// read into, or nil.
+// tensor cuts a segment of t, whose bytes begin behind frame.MaxHeader bytes of room in buf, into blocks. from is the
+// buffer that was read into, or nil.
 func (c *cutter) tensor(t tensor.Tensor, buf []byte, from *memory.Buffer) error {
 	if t.Index() {
 		c.choose.rows.keep(t, buf[frame.MaxHeader:])
@@ -154,20 +154,22 @@ func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) 
 	return nil
 }
 
-// maxInterleaved bounds the bytes of a group: a tensor that already has a block in a larger one gets no other. Where tensors interleave, each block begins
-// before the last block of another tensor is whole, so without a limit their group would end only when the app stops for an answer (HTTP/2's windows begin at 4 MiB
-// or less), and then all of it would travel verbatim.
+// maxInterleaved bounds the bytes of a group: a tensor that already has a block in a larger one gets no other. Where
+// tensors interleave, each block begins before the last block of another tensor is whole, so without a limit their
+// group would end only when the app stops for an answer (HTTP/2's windows begin at 4 MiB or less), and then all of it
+// would travel verbatim.
 const maxInterleaved = 2 << 20
 
-// adoptable reports whether a block of n bytes, whose first ones are in buf behind frame.MaxHeader bytes of room, can have as its
-// memory the buffer that was read into: nothing else is in it, and the block is worth a buffer of that size.
+// adoptable reports whether a block of n bytes, whose first ones are in buf behind frame.MaxHeader bytes of room, can
+// have as its memory the buffer that was read into: nothing else is in it, and the block is worth a buffer of that
+// size.
 func adoptable(from *memory.Buffer, buf []byte, n int) bool {
 	return n >= directFrom && from != nil && from.Cost > 0 && &from.B[0] == &buf[0] && len(from.B) == len(buf) &&
 		len(buf) <= frame.MaxHeader+n && frame.MaxHeader+n <= cap(from.B)
 }
 
-// fill takes the next n bytes of a tensor: for its block, or verbatim where there is none. They end buf, which is nil if they are in the
-// block already.
+// fill takes the next n bytes of a tensor: for its block, or verbatim where there is none. They end buf, which is nil
+// if they are in the block already.
 func (c *cutter) fill(x *tensorCut, buf []byte, n int) (err error) {
 	x.left -= n
 	x.off += n
@@ -213,8 +215,9 @@ func (c *cutter) filled(x *tensorCut, n int) error {
 	return c.fallBack(true)
 }
 
-// fallBack sends the group that waits verbatim, in stream order; the rest of its blocks will travel verbatim too. No encoder
-// has seen them. Only bytes that the peer should hold by their content travel as parts of values, and so do the bytes that follow them.
+// fallBack sends the group that waits verbatim, in stream order; the rest of its blocks will travel verbatim too. No
+// encoder has seen them. Only bytes that the peer should hold by their content travel as parts of values, and so do the
+// bytes that follow them.
 func (c *cutter) fallBack(stalled bool) error {
 	if c.group.open == 0 {
 		return nil

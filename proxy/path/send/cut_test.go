@@ -24,9 +24,9 @@ func interleaved(r *rand.Rand, n, size, piece int) (stream []byte) {
 	return stream
 }
 
-// Tensors that interleave in one stream, as HTTP/2 has them, are coded where their keys are distinct: their blocks leave in one group. With
-// equal keys, and with Key 0, which no parser may give such tensors, they throw each other out, so that they travel verbatim; but every
-// byte arrives.
+// Tensors that interleave in one stream, as HTTP/2 has them, are coded where their keys are distinct: their blocks
+// leave in one group. With equal keys, and with Key 0, which no parser may give such tensors, they throw each other
+// out, so that they travel verbatim; but every byte arrives.
 func TestInterleavedTensors(t *testing.T) {
 	const size, piece, tensors = 48 << 10, 5 << 10, 3
 	for name, c := range map[string]struct {
@@ -62,8 +62,8 @@ func TestInterleavedTensors(t *testing.T) {
 	}
 }
 
-// Blocks of tensors that interleave begin before other tensors' blocks are whole. Their group ends all the same, long before the sender has to stop for an answer, and most of
-// their bytes are coded.
+// Blocks of tensors that interleave begin before other tensors' blocks are whole. Their group ends all the same, long
+// before the sender has to stop for an answer, and most of their bytes are coded.
 func TestInterleavedGroupsEnd(t *testing.T) {
 	const size, piece, tensors = 4 << 20, 5001, 3
 	stream := interleaved(rand.New(rand.NewPCG(6, 7)), tensors, size, piece)
@@ -122,7 +122,8 @@ func TestBlocksAreCutAtFixedOffsets(t *testing.T) {
 	}
 }
 
-// A tensor whose rest never comes is sent verbatim as soon as its key begins anew, and so are the bytes that waited behind it.
+// A tensor whose rest never comes is sent verbatim as soon as its key begins anew, and so are the bytes that waited
+// behind it.
 func TestTensorThatBeginsAnew(t *testing.T) {
 	s := newTestSender(t, pathtest.Toy{Flow: true, OneKey: true}, policy.Rule{Codec: "wide"})
 	cut := pathtest.ToyPiece(1, 8000, make([]byte, 3000))

@@ -2,10 +2,10 @@ package send
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// A direct is a sender's expectation of the next bytes. Direct reads put the bytes of large tensors where their blocks' encoders want
-// them: a copy costs as much as some encoders do. That the next bytes belong to the tensor whose bytes came last is likely, and not
-// known; the parser is asked about them as about all others, and where they are something else they are moved. The zero direct expects
-// nothing.
+// A direct is a sender's expectation of the next bytes. Direct reads put the bytes of large tensors where their blocks'
+// encoders want them: a copy costs as much as some encoders do. That the next bytes belong to the tensor whose bytes
+// came last is likely, and not known; the parser is asked about them as about all others, and where they are something
+// else they are moved. The zero direct expects nothing.
 type direct struct {
 	cut   *tensorCut // whose bytes come
 	side  int        // bytes of it that have come side by side
@@ -15,8 +15,8 @@ type direct struct {
 }
 
 const (
-	// directFrom is how many bytes must have come side by side for more to be expected, and the minimum of a block that is worth a direct read.
-	// Frames of HTTP/2, between which other bytes stand, are shorter.
+	// directFrom is how many bytes must have come side by side for more to be expected, and the minimum of a block that
+	// is worth a direct read. Frames of HTTP/2, between which other bytes stand, are shorter.
 	directFrom = 64 << 10
 	// directMax is the maximum that a direct read takes at a time.
 	directMax = 1 << 20
@@ -55,7 +55,8 @@ func (s *direct) isNext(t tensor.Tensor) bool {
 	return t.Size != 0 && s.cut.continues(t)
 }
 
-// rest returns the memory for the bytes that a block lacks, or for the first part of them, if they are expected; else nil.
+// rest returns the memory for the bytes that a block lacks, or for the first part of them, if they are expected; else
+// nil.
 func (s *direct) rest() []byte {
 	if !s.expects() || s.cut.block == nil {
 		return nil

@@ -35,7 +35,8 @@ func TestDirect(t *testing.T) {
 		"too little side by side": {{half[:60<<10], false}, {half[60<<10:], false}, {rest[:50<<10], true}, {rest[50<<10:], false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// The policy does not know yet that random values are not worth coding. Without Flow the sender would wait for all bytes that are held.
+			// The policy does not know yet that random values are not worth coding. Without Flow the sender would wait
+			// for all bytes that are held.
 			s := newTestSender(t, pathtest.Toy{Flow: true}, policy.Rule{Codec: "wide"})
 			var sent []byte
 			for i, step := range steps {

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A direction is the knowledge that all stages of a Sender share: the connection, memory for its bytes, and whose bytes they are.
+// A direction is the knowledge that all stages of a Sender share: the connection, memory for its bytes, and whose bytes
+// they are.
 type direction struct {
 	conn  *path.Conn
 	alloc memory.Allocator

@@ -22,8 +22,8 @@ func (d *drifts) Drifted(_ string, _ tensor.Role, ratio, relative float64) {
 	d.ratio, d.relative = append(d.ratio, ratio), append(d.relative, relative)
 }
 
-// The residual and the relative error of tensors of every float type are measured, once in eight blocks, and are the ones of the bytes that
-// arrive.
+// The residual and the relative error of tensors of every float type are measured, once in eight blocks, and are the
+// ones of the bytes that arrive.
 func TestEveryFloatTypeIsMeasured(t *testing.T) {
 	const n, steps = 4096, 2*driftEvery + 1
 	for _, d := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {

@@ -8,9 +8,9 @@ import (
 
 // An emitter writes frames to the tunnel, in stream order, and gives back the memory of blocks that have left.
 //
-// The frames of small encodings leave several at a time: to wake the tunnel's writer for each, and the far proxy for each of
-// its records, costs as much as some codecs. They wait only while there is more to read from the app, so that an app, or a
-// network before it, that is slower than this proxy has its blocks sent one by one, as they come.
+// The frames of small encodings leave several at a time: to wake the tunnel's writer for each, and the far proxy for
+// each of its records, costs as much as some codecs. They wait only while there is more to read from the app, so that
+// an app, or a network before it, that is slower than this proxy has its blocks sent one by one, as they come.
 type emitter struct {
 	*direction
 	pipe      *pipe.Pipe
@@ -20,8 +20,8 @@ type emitter struct {
 	spare     spare
 }
 
-// maxWaiting is how many groups leave together at most: of blocks of 1 MiB two milliseconds' work. They leave earlier if their
-// frames are long.
+// maxWaiting is how many groups leave together at most: of blocks of 1 MiB two milliseconds' work. They leave earlier
+// if their frames are long.
 const maxWaiting = 4
 
 // opaque sends bytes verbatim. buf begins with frame.MaxHeader bytes of room, which are overwritten.
@@ -49,7 +49,8 @@ func (e *emitter) opaque(buf []byte) error {
 	})
 }
 
-// group writes the frames of a group, whose blocks are encoded. more: on the sender's own goroutine, which will read again at once.
+// group writes the frames of a group, whose blocks are encoded. more: on the sender's own goroutine, which will read
+// again at once.
 func (e *emitter) group(g *group, more bool) error {
 	var few [4][]byte // of one block
 	frames := few[:0]
@@ -83,7 +84,8 @@ func (e *emitter) group(g *group, more bool) error {
 	return err
 }
 
-// verbatim sends a group's bytes in stream order, as Bytes frames, or as Parts frames where parts has the parts of a block.
+// verbatim sends a group's bytes in stream order, as Bytes frames, or as Parts frames where parts has the parts of a
+// block.
 func (e *emitter) verbatim(g *group, parts [][]frame.Part) error {
 	l := e.alloc.Get(min(frame.MaxHeader+g.size, readSize))
 	defer e.alloc.Put(l)
@@ -158,7 +160,8 @@ func (e *emitter) parts(b *block, parts []frame.Part, n int, mask tensor.Mask) e
 	return e.pipe.Do(pipe.Item{Emit: write})
 }
 
-// masked appends the frame that has the peer mask the elements of the next frame by m, unless it does already. All frames must then be written.
+// masked appends the frame that has the peer mask the elements of the next frame by m, unless it does already. All
+// frames must then be written.
 func (e *emitter) masked(frames [][]byte, m tensor.Mask) [][]byte {
 	if m == e.mask {
 		return frames
@@ -219,7 +222,8 @@ func (e *emitter) flush() {
 	}
 }
 
-// reserve takes n bytes. Where there are none it waits until everything that is under way has left, and has given back its own.
+// reserve takes n bytes. Where there are none it waits until everything that is under way has left, and has given back
+// its own.
 func (e *emitter) reserve(n int) bool {
 	if e.alloc.Take(n) {
 		return true

@@ -53,7 +53,8 @@ type wired struct {
 
 func (w *wired) Sent(_, _, _ string, _ tensor.Role, _, wire int) { w.bytes.Add(int64(wire)) }
 
-// The metrics have every byte that was handed to the tunnel, as the tensors' records have those of blocks: also what tells the peer a mask, with whole blocks and with the parts of values.
+// The metrics have every byte that was handed to the tunnel, as the tensors' records have those of blocks: also what
+// tells the peer a mask, with whole blocks and with the parts of values.
 func TestWireBytesAreCounted(t *testing.T) {
 	const size = 16 << 10
 	for name, c := range map[string]struct {

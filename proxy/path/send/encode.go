@@ -163,8 +163,8 @@ const (
 	driftMax   = 64 << 10 // elements of it, from the first, that are measured at most
 )
 
-// A measure has the squares of the norms of a block's value and of the sum of value and residual, which is encoded, of its first
-// elements.
+// A measure has the squares of the norms of a block's value and of the sum of value and residual, which is encoded, of
+// its first elements.
 type measure struct {
 	elements   int
 	value, sum float64
@@ -203,8 +203,8 @@ func (b *block) currentResidual() []float32 {
 	return b.slot.residual
 }
 
-// drift observes the norm of the residual that an encoding has left, over that of its value: for aggregates, how far the replicas may be
-// apart; and over that of the sum that was encoded: the relative error of the codec.
+// drift observes the norm of the residual that an encoding has left, over that of its value: for aggregates, how far
+// the replicas may be apart; and over that of the sum that was encoded: the relative error of the codec.
 func (e *encoder) drift(b *block, m *measure) {
 	if b.sparsity > 0 {
 		b.record.Adapted(b.sparsity)

@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A group is blocks and opaque bytes that must leave together, in stream order: at least one block that is not whole, and all
-// bytes that came after its first one.
+// A group is blocks and opaque bytes that must leave together, in stream order: at least one block that is not whole,
+// and all bytes that came after its first one.
 type group struct {
 	runs         []run
 	literals     []byte
@@ -60,8 +60,8 @@ func (g *group) addLiteral(b []byte, cost int) {
 	g.total += len(b)
 }
 
-// overfull reports whether n more bytes are more than may wait together, or than a Gather frame may deliver. The bytes that
-// one read adds still fit.
+// overfull reports whether n more bytes are more than may wait together, or than a Gather frame may deliver. The bytes
+// that one read adds still fit.
 func (g *group) overfull(n, limit int) bool {
 	return g.open > 0 && (g.total+n > min(limit, frame.MaxBlock-readSize) || len(g.runs) >= frame.MaxRuns-2 || len(g.blocks) >= frame.MaxGathered)
 }
@@ -90,7 +90,8 @@ func (g *group) fill(b *block, n int) (whole bool) {
 	return g.open == 0
 }
 
-// apart returns the blocks that f wants, if each of them ends before the next begins; else only the one of them that has most bytes.
+// apart returns the blocks that f wants, if each of them ends before the next begins; else only the one of them that
+// has most bytes.
 func (g *group) apart(f func(*block) bool) []bool {
 	chosen, largest := make([]bool, len(g.blocks)), -1
 	for i, b := range g.blocks {

@@ -15,7 +15,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// The kernel reports no bytes that come while a block is dealt with, and reports them to a reader that waits once there are enough.
+// The kernel reports no bytes that come while a block is dealt with, and reports them to a reader that waits once there
+// are enough.
 func TestLowWater(t *testing.T) {
 	const size = 2 << 20
 	values := pathtest.Random(rand.New(rand.NewPCG(1, 2)), size)

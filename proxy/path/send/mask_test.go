@@ -11,8 +11,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Masked elements are coded as they are without their mask, and arrive masked as they were: whatever pieces they come in, side by side and between others, where blocks are whole and where they
-// leave as they are, and whether or not their tensors have the length of whole masks. To a peer that does not understand masks they travel as they are.
+// Masked elements are coded as they are without their mask, and arrive masked as they were: whatever pieces they come
+// in, side by side and between others, where blocks are whole and where they leave as they are, and whether or not
+// their tensors have the length of whole masks. To a peer that does not understand masks they travel as they are.
 func TestMaskedElements(t *testing.T) {
 	const size, piece = 10_001, 2503
 	mask := tensor.Mask{0x12, 0, 0xfe, 0x9a}
@@ -75,7 +76,8 @@ func TestMaskedDirectReads(t *testing.T) {
 	pathtest.Whole(t, s.env)
 }
 
-// Masked tensors that travel as they are, since the peer does not understand masks, are in the table and the metrics, with the reason.
+// Masked tensors that travel as they are, since the peer does not understand masks, are in the table and the metrics,
+// with the reason.
 func TestMasksThatThePeerLacks(t *testing.T) {
 	const size = 16 << 10
 	for _, c := range []struct {

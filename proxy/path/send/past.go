@@ -5,8 +5,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A past is the residuals and last values of the connection's tensors that may lose something. They are forgotten with the connection where
-// its protocol never connects again.
+// A past is the residuals and last values of the connection's tensors that may lose something. They are forgotten with
+// the connection where its protocol never connects again.
 type past struct {
 	*direction
 	owner string                     // names the job and the peer in residuals; "": not made yet
@@ -42,7 +42,8 @@ func (p *past) ofRows(t tensor.Tensor, width int) *residual.Rows {
 	return r
 }
 
-// owned returns the name under which residuals are kept. The peer is part of it: what one peer says of its nodes may give its tensors the keys that another peer's have.
+// owned returns the name under which residuals are kept. The peer is part of it: what one peer says of its nodes may
+// give its tensors the keys that another peer's have.
 func (p *past) owned() string {
 	if p.owner == "" {
 		p.owner = residual.Owner(p.conn.Job, p.conn.Peer)

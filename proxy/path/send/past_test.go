@@ -8,7 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A peer whose nodes claim another peer's tensors, so that the keys are the same, shares no residual with it, in a job that is configured or not; two connections of one peer do.
+// A peer whose nodes claim another peer's tensors, so that the keys are the same, shares no residual with it, in a job
+// that is configured or not; two connections of one peer do.
 func TestResidualsBelongToThePeer(t *testing.T) {
 	env := &path.Env{Residuals: residual.New(1<<20, residual.Events{}), Lasting: func(string) bool { return true }}
 	of := func(job, peer string) *residual.Dense {

@@ -26,11 +26,11 @@ type reader struct {
 }
 
 const (
-	// betweenTensors is how much is read where a large tensor has ended and another is likely to follow: room for the bytes
-	// between them and for little of the next, which has to be copied to its block.
+	// betweenTensors is how much is read where a large tensor has ended and another is likely to follow: room for the
+	// bytes between them and for little of the next, which has to be copied to its block.
 	betweenTensors = 16 << 10
-	// ahead is how many bytes more than a block lacks are worth waiting for, where they are sure to come: twice as many as a segment on
-	// loopback holds.
+	// ahead is how many bytes more than a block lacks are worth waiting for, where they are sure to come: twice as many
+	// as a segment on loopback holds.
 	ahead = 128 << 10
 )
 
@@ -136,8 +136,8 @@ func (r *reader) once() (came bool, err error) {
 	return true, err
 }
 
-// minBytes returns for how many bytes to wait where n are wanted: for all, and for some that follow them, if the app writes them
-// without waiting for an answer and nothing that is timed waits besides.
+// minBytes returns for how many bytes to wait where n are wanted: for all, and for some that follow them, if the app
+// writes them without waiting for an answer and nothing that is timed waits besides.
 func (r *reader) minBytes(n int) int {
 	switch hold := r.cut.direct.hold; {
 	case hold < n:

@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// A sender that stops amid a block, perhaps since it waits for an answer to bytes that wait here, is not held up: the bytes travel verbatim
-// after a while.
+// A sender that stops amid a block, perhaps since it waits for an answer to bytes that wait here, is not held up: the
+// bytes travel verbatim after a while.
 func TestStalledBlockTravels(t *testing.T) {
 	s := newTestSender(t, pathtest.Toy{Flow: true}, policy.Rule{Codec: "wide"})
 	piece := pathtest.ToyPiece(1, 8000, make([]byte, 5000))

@@ -14,8 +14,8 @@ type rowBlock struct {
 	waits  []coder.Ticket      // for these blocks to have been encoded
 }
 
-// submit chains a block that will be encoded: blocks of one value are encoded side by side, and after the blocks of the value
-// before, so that the residual of a row is there when the row comes again. turn is the block's.
+// submit chains a block that will be encoded: blocks of one value are encoded side by side, and after the blocks of the
+// value before, so that the residual of a row is there when the row comes again. turn is the block's.
 func (r *rowBlock) submit(turn coder.Ticket) {
 	u := r.use
 	if u.value != r.index {

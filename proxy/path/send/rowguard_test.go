@@ -14,8 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// An embedding is a stream of sparse gradients as those of an embedding: a batch draws rows by Zipf's law, and the gradient of a row is the sum of those of its
-// draws, each the row's mean and noise.
+// An embedding is a stream of sparse gradients as those of an embedding: a batch draws rows by Zipf's law, and the
+// gradient of a row is the sum of those of its draws, each the row's mean and noise.
 type embedding struct {
 	t         *testing.T
 	random    *rand.Rand
@@ -146,7 +146,8 @@ func (e *embedding) run(steps int, scale func(step int) float32) (exact int) {
 
 func even(int) float32 { return 1 }
 
-// Gradients of an embedding that trains well do not trip the guard, though most rows seldom come and a few in each value.
+// Gradients of an embedding that trains well do not trip the guard, though most rows seldom come and a few in each
+// value.
 func TestGuardLetsEmbeddingsPass(t *testing.T) {
 	for _, codec := range []string{"int4(block=64)", "3lc", "3lc(s=1.75)", "3lc(s=auto)"} {
 		for name, scale := range map[string]func(int) float32{
@@ -163,8 +164,8 @@ func TestGuardLetsEmbeddingsPass(t *testing.T) {
 	}
 }
 
-// A codec that leaves too large residuals trips the guard: values travel exactly with the residuals of their rows, and lossily
-// again after 16 of them; as receivers are then behind once more, twice as long.
+// A codec that leaves too large residuals trips the guard: values travel exactly with the residuals of their rows, and
+// lossily again after 16 of them; as receivers are then behind once more, twice as long.
 func TestGuardOfRows(t *testing.T) {
 	e := newEmbedding(t, "topk(k=0.001)")
 	const steps = 400

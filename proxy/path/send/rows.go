@@ -8,8 +8,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A rowChooser is the part of a chooser that deals with sparse gradients: an index array names the rows, and their values follow it in
-// the same message. Blocks are of whole rows; each has with it the numbers of its rows and, while it is being encoded, their residuals.
+// A rowChooser is the part of a chooser that deals with sparse gradients: an index array names the rows, and their
+// values follow it in the same message. Blocks are of whole rows; each has with it the numbers of its rows and, while
+// it is being encoded, their residuals.
 type rowChooser struct {
 	*direction
 	past  *past
@@ -57,7 +58,8 @@ func (c *rowChooser) drop() {
 	*x = index{number: x.number}
 }
 
-// keys has an index travel by the codec of keys that belongs to the codec of its last values, unless a rule has chosen for it.
+// keys has an index travel by the codec of keys that belongs to the codec of its last values, unless a rule has chosen
+// for it.
 func (c *rowChooser) keys(p *plan, m policy.Measured) {
 	use := c.uses[p.t.Keys]
 	if use == nil || use.keys == nil {
@@ -102,7 +104,8 @@ func (c *rowChooser) plan(p *plan, limit int) tensor.Reason {
 	return tensor.OK
 }
 
-// fits reports whether a block of n bytes at off has only whole elements or rows, and, of rows, whether their index is still there.
+// fits reports whether a block of n bytes at off has only whole elements or rows, and, of rows, whether their index is
+// still there.
 func (c *rowChooser) fits(p *plan, off, n int) bool {
 	return n%p.unit == 0 && (p.rows == nil || off%p.unit == 0 && p.rows.index == c.index.number)
 }
@@ -113,7 +116,8 @@ func (c *rowChooser) cost(p *plan, n int) int {
 	return memory.Footprint(n*c.index.ids.Width) + memory.Footprint(4*n*(p.rows.bytes/p.t.DType.Size()))
 }
 
-// attach gives a block of rows the numbers of its rows and room for their residuals. Its cost is taken from the budget already.
+// attach gives a block of rows the numbers of its rows and room for their residuals. Its cost is taken from the budget
+// already.
 func (c *rowChooser) attach(b *block) {
 	r := b.plan.rows
 	if r == nil {

@@ -1,5 +1,5 @@
-// Package send is the way of a connection's bytes from the app to the tunnel. Only the sender decides how a tensor travels; frames
-// tell the receiver.
+// Package send is the way of a connection's bytes from the app to the tunnel. Only the sender decides how a tensor
+// travels; frames tell the receiver.
 //
 //	app ─▶ read ─▶ classify ─▶ cut ─▶ choose ─▶ encode ─▶ emit ─▶ tunnel
 //
@@ -10,9 +10,11 @@
 //	encode    blocks, on any core, in the turns of their slots
 //	emit      frames in stream order, and bytes that travel verbatim
 //
-// Each stage is a type in a file of its own and calls only the stages after it. direction.go has the state that all stages share, block.go, group.go and spare.go the data that goes from
-// stage to stage; narrow.go and unsent.go belong to read, direct.go and tensorcut.go to cut, plan.go, past.go and rows.go to choose, slots.go to encode. rowblock.go, denseflush.go and
-// contribution.go have the work on residuals before and after the encoding of a block: choose picks it, and encode runs it.
+// Each stage is a type in a file of its own and calls only the stages after it. direction.go has the state that all
+// stages share, block.go, group.go and spare.go the data that goes from stage to stage; narrow.go and unsent.go belong
+// to read, direct.go and tensorcut.go to cut, plan.go, past.go and rows.go to choose, slots.go to encode. rowblock.go,
+// denseflush.go and contribution.go have the work on residuals before and after the encoding of a block: choose picks
+// it, and encode runs it.
 package send
 
 import (
@@ -49,8 +51,8 @@ func New(c *path.Conn, f policy.Flow) (*Sender, error) {
 	return s, err
 }
 
-// Detached returns a Sender that reads from no app: the caller gives it bytes by Opaque and Tensor. failed, which may be nil, is called
-// with the first error of the stream.
+// Detached returns a Sender that reads from no app: the caller gives it bytes by Opaque and Tensor. failed, which may
+// be nil, is called with the first error of the stream.
 func Detached(c *path.Conn, f policy.Flow, failed func(error)) *Sender {
 	s := &Sender{direction: direction{conn: c, flow: f}}
 	d := &s.direction
@@ -71,8 +73,8 @@ func (s *Sender) Parse(p parser.Parser) { s.classify.parser, s.direction.namer =
 // Recognized names the protocol of the bytes once the parser has seen a tensor.
 func (s *Sender) Recognized(protocol string) { s.direction.flow.Protocol = protocol }
 
-// Run carries the app's bytes until its FIN (nil), a reset by the app (path.ErrAppGone), path.ErrRest or the tunnel's end (another error). All
-// bytes that were read have been submitted then; they may not have left.
+// Run carries the app's bytes until its FIN (nil), a reset by the app (path.ErrAppGone), path.ErrRest or the tunnel's
+// end (another error). All bytes that were read have been submitted then; they may not have left.
 func (s *Sender) Run() error {
 	err := s.read.run()
 	if shadow := s.direction.conn.Shadow; shadow != nil {
@@ -86,16 +88,16 @@ func (s *Sender) Run() error {
 	return err
 }
 
-// Forget ends the connection's part in its job, and forgets its tensors where the protocol does. It is for a Sender at rest that no other continues;
-// Run does it otherwise.
+// Forget ends the connection's part in its job, and forgets its tensors where the protocol does. It is for a Sender at
+// rest that no other continues; Run does it otherwise.
 func (s *Sender) Forget() {
 	s.choose.past.forget(s.classify.forgets())
 	s.choose.past.leave()
 	s.read.unsent.drop()
 }
 
-// Continue has s, which has not run, take over from a Sender of the same direction that is at rest: its parser, protocol, and the past of its tensors. Slots
-// are declared anew.
+// Continue has s, which has not run, take over from a Sender of the same direction that is at rest: its parser,
+// protocol, and the past of its tensors. Slots are declared anew.
 func (s *Sender) Continue(old *Sender) {
 	s.classify.parser, s.classify.ended = old.classify.parser, old.classify.ended
 	s.direction.flow, s.direction.namer, s.direction.come = old.direction.flow, old.direction.namer, old.direction.come
@@ -114,8 +116,8 @@ func (s *Sender) Opaque(buf []byte) error { return s.cut.opaque(buf) }
 // Tensor sends bytes of t, which begin behind frame.MaxHeader bytes of room in buf.
 func (s *Sender) Tensor(t tensor.Tensor, buf []byte) error { return s.cut.tensor(t, buf, nil) }
 
-// End sends the bytes that wait verbatim and forgets the connection's tensors, where the protocol does. A Sender that Run
-// has run must not be ended.
+// End sends the bytes that wait verbatim and forgets the connection's tensors, where the protocol does. A Sender that
+// Run has run must not be ended.
 func (s *Sender) End() error {
 	err := s.cut.fallBack(false)
 	s.choose.past.forget(false)
@@ -130,9 +132,10 @@ const (
 	stuckFor = 20 * time.Millisecond
 )
 
-// Unstick reads from the app of a connection at rest, until done is closed, whenever stuck reports that the app takes nothing: an app that writes before it reads
-// goes on to read only when somebody reads from it, and the connection comes to rest only when the app has read all that was under way. The bytes wait for
-// the Sender that continues this one.
+// Unstick reads from the app of a connection at rest, until done is closed, whenever stuck reports that the app takes
+// nothing: an app that writes before it reads goes on to read only when somebody reads from it, and the connection
+// comes to rest only when the app has read all that was under way. The bytes wait for the Sender that continues this
+// one.
 func (s *Sender) Unstick(done <-chan struct{}, stuck func() bool) {
 	t := time.NewTicker(stuckFor)
 	defer t.Stop()

@@ -12,7 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Only a peer that has said that it understands the short form gets it. A peer of an earlier version has the same values in longer blocks.
+// Only a peer that has said that it understands the short form gets it. A peer of an earlier version has the same
+// values in longer blocks.
 func TestShortBlocksNeedThePeersWord(t *testing.T) {
 	const size = 1 << 14
 	r := rand.New(rand.NewPCG(7, 7))

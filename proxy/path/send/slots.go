@@ -10,8 +10,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// A slot is one block's place in a tensor, with the encoder that carries its state from step to step. Codecs without state share
-// slots between all blocks of a shape, in a few lanes, so that several cores can be at blocks of the same shape.
+// A slot is one block's place in a tensor, with the encoder that carries its state from step to step. Codecs without
+// state share slots between all blocks of a shape, in a few lanes, so that several cores can be at blocks of the same
+// shape.
 type slot struct {
 	coder.Slot
 	id       uint32
@@ -27,13 +28,13 @@ type slot struct {
 }
 
 const (
-	// maxSlots bounds the slots that a sender declares: 64 k elements a slot make 4 GiB of tensors. Beyond it the slot that was
-	// used least recently is declared anew.
+	// maxSlots bounds the slots that a sender declares: 64 k elements a slot make 4 GiB of tensors. Beyond it the slot
+	// that was used least recently is declared anew.
 	maxSlots = frame.MaxSlots / 4
 	// lanes is how many blocks of one shape may be encoded at a time.
 	lanes = 4
-	// maxVariable bounds the slots of blocks of variable length. The messages of sparse tensors have other lengths each time, few of
-	// which come again, and encoders may take memory in proportion.
+	// maxVariable bounds the slots of blocks of variable length. The messages of sparse tensors have other lengths each
+	// time, few of which come again, and encoders may take memory in proportion.
 	maxVariable = 64
 )
 

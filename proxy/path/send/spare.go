@@ -1,7 +1,7 @@
 package send
 
-// A spare has the memory of the last group that was one block and left at once, for the groups that follow: of small blocks many thousands
-// come a second. The sender's own goroutine alone uses it. The zero spare is empty.
+// A spare has the memory of the last group that was one block and left at once, for the groups that follow: of small
+// blocks many thousands come a second. The sender's own goroutine alone uses it. The zero spare is empty.
 type spare struct {
 	lastGroup *group
 	lastBlock *block

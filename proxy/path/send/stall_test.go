@@ -76,7 +76,8 @@ func (a *virtualApp) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// waits reports whether the first n written bytes have not all left. No block becomes whole here, so all travel verbatim.
+// waits reports whether the first n written bytes have not all left. No block becomes whole here, so all travel
+// verbatim.
 func (a *virtualApp) waits(n int) bool {
 	a.t.Helper()
 	eachFrame(a.t, a.sink.Sent(), func(f frame.Frame) { n -= len(f.Body) })
@@ -97,7 +98,8 @@ func TestBlockWaitsForTheStallTimer(t *testing.T) {
 	})
 }
 
-// An app that drips bytes, so that no wait for the next one is long, has them leave once the block has waited for long enough.
+// An app that drips bytes, so that no wait for the next one is long, has them leave once the block has waited for long
+// enough.
 func TestDrippingBlockWaitsNoLonger(t *testing.T) {
 	const every = 2 * time.Millisecond
 	inVirtualTime(t, func(a *virtualApp) {
@@ -119,7 +121,8 @@ func TestDrippingBlockWaitsNoLonger(t *testing.T) {
 	})
 }
 
-// Bytes that belong to no tensor (a PING, a heartbeat) stand behind the part of a tensor that came before them, and wait no longer than it may.
+// Bytes that belong to no tensor (a PING, a heartbeat) stand behind the part of a tensor that came before them, and
+// wait no longer than it may.
 func TestOpaqueBytesBehindABlockWaitNoLonger(t *testing.T) {
 	for name, every := range map[string]time.Duration{"the app stops": 0, "the app drips": 2 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

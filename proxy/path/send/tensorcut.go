@@ -37,7 +37,8 @@ func (c *tensorCut) next(hold int) (n int, timed bool) {
 	return n, hold <= 0
 }
 
-// resume has the next whole elements be a block, whose end is that of the block that was to come, where the peer should hold the tensor's values.
+// resume has the next whole elements be a block, whose end is that of the block that was to come, where the peer should
+// hold the tensor's values.
 func (c *tensorCut) resume() {
 	if c.block == nil || !c.plan.parts() {
 		return
@@ -47,6 +48,6 @@ func (c *tensorCut) resume() {
 	c.left = min(c.left, (unit-c.off%unit)%unit)
 }
 
-// variable reports whether a block of n bytes is as long as the rest of a sparse tensor's message, or of its index: its length
-// differs from message to message.
+// variable reports whether a block of n bytes is as long as the rest of a sparse tensor's message, or of its index: its
+// length differs from message to message.
 func (c *tensorCut) variable(n int) bool { return c.t.Keys != 0 && n < c.want }

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 )
 
-// A Sender at rest reads from an app that takes nothing, and the Sender that continues it sends the bytes first. Small pieces take little memory.
+// A Sender at rest reads from an app that takes nothing, and the Sender that continues it sends the bytes first. Small
+// pieces take little memory.
 func TestBytesReadAtRestAreSentLater(t *testing.T) {
 	s := newTestSender(t, pathtest.Toy{})
 	piece := pathtest.ToyPiece(1, 100<<10, pathtest.Random(rand.New(rand.NewPCG(1, 2)), 100<<10))

@@ -27,9 +27,9 @@ const (
 	probeRTTEvery   = 5 * time.Second
 	probeRTTFor     = 200 * time.Millisecond
 
-	// rttFloor replaces a shorter round trip where the window is computed: acknowledgements wait that long for a busy host, and on a path so
-	// short a queue of that length costs nothing. But for that no more bytes are under way than sockets have room for, should the other host not let
-	// its process run.
+	// rttFloor replaces a shorter round trip where the window is computed: acknowledgements wait that long for a busy
+	// host, and on a path so short a queue of that length costs nothing. But for that no more bytes are under way than
+	// sockets have room for, should the other host not let its process run.
 	rttFloor    = 5 * time.Millisecond
 	shortWindow = 2 << 20
 
@@ -63,8 +63,8 @@ const (
 	acksProbeStopping
 )
 
-// A bbr decides how fast packets leave and how many bytes may be under way: BBRv3, draft-ietf-ccwg-bbr-02. It has no state for
-// the recovery of single losses: like any sender under BBR it goes on at the rate that the path delivers.
+// A bbr decides how fast packets leave and how many bytes may be under way: BBRv3, draft-ietf-ccwg-bbr-02. It has no
+// state for the recovery of single losses: like any sender under BBR it goes on at the rate that the path delivers.
 type bbr struct {
 	state      bbrState
 	pacingGain float64
@@ -152,7 +152,8 @@ func (b *bbr) bdp(bw, gain float64) int {
 	return int(min(max(n, min(gain*bw*rttFloor.Seconds(), shortWindow)), unlimited))
 }
 
-// inflight returns the bytes under way with which a rate of bw times gain is kept, with room for acknowledgements that come together.
+// inflight returns the bytes under way with which a rate of bw times gain is kept, with room for acknowledgements that
+// come together.
 func (b *bbr) inflight(bw, gain float64) int { return b.quantized(b.bdp(bw, gain)) }
 
 func (b *bbr) quantized(n int) int {
@@ -172,7 +173,8 @@ func (b *bbr) withHeadroom() int {
 
 func (b *bbr) probesBW() bool { return b.state >= probeDown && b.state <= probeUp }
 
-// acked takes the sample of an acknowledgement. inflight is the number of bytes under way after it; limited: the window held packets back.
+// acked takes the sample of an acknowledgement. inflight is the number of bytes under way after it; limited: the window
+// held packets back.
 func (b *bbr) acked(now time.Duration, s *sample, d *deliveryRate, inflight int, limited bool) {
 	b.cwndLimited = b.cwndLimited || limited
 	b.updateRound(s, d)
@@ -222,9 +224,10 @@ func (b *bbr) updateSignals(s *sample, d *deliveryRate) {
 	if !b.lossRoundStart {
 		return
 	}
-	// AdaptLowerBoundsFromCongestion. The draft does so after any loss. Then losses at random, which each round has, narrow the
-	// bounds by their share again and again until the next probe: at 1 % of loss, 200 Mbit/s and 80 ms a quarter of the rate was lost.
-	// So, as for the long-term bound, a share of losses up to lossThresh is no congestion.
+	// AdaptLowerBoundsFromCongestion. The draft does so after any loss. Then losses at random, which each round has,
+	// narrow the bounds by their share again and again until the next probe: at 1 % of loss, 200 Mbit/s and 80 ms a
+	// quarter of the rate was lost. So, as for the long-term bound, a share of losses up to lossThresh is no
+	// congestion.
 	lost, delivered := d.lost-b.lossBefore.lost, d.delivered-b.lossBefore.delivered
 	b.lossBefore = stamp{lost: d.lost, delivered: d.delivered}
 	if float64(lost) <= b.bearable(int(lost+delivered)) || b.state == startup || b.state == probeRefill || b.state == probeUp {
@@ -301,9 +304,9 @@ func (b *bbr) checkDrain(now time.Duration, d *deliveryRate, inflight int) {
 // tooHigh is IsInflightTooHigh.
 func (b *bbr) tooHigh(s *sample) bool { return float64(s.lost) > b.bearable(s.inflight) }
 
-// bearable returns how many of so many bytes may be lost before that is congestion. The draft says lossThresh of them. Losses at
-// random scatter: at half that share one round in a hundred has more, and it takes seconds to recover the rate. So two standard
-// deviations of as many packets are added, and fewLosses packets are always borne.
+// bearable returns how many of so many bytes may be lost before that is congestion. The draft says lossThresh of them.
+// Losses at random scatter: at half that share one round in a hundred has more, and it takes seconds to recover the
+// rate. So two standard deviations of as many packets are added, and fewLosses packets are always borne.
 func (b *bbr) bearable(bytes int) float64 {
 	packets := lossThresh * float64(bytes) / float64(b.packet)
 	return max(packets+2*math.Sqrt(packets), fewLosses) * float64(b.packet)
@@ -449,7 +452,8 @@ func (b *bbr) enterUp(now time.Duration, s *sample, d *deliveryRate) {
 	b.raiseSlope()
 }
 
-// updateMinRTT keeps the smallest round trip of 10 s, and of 5 s for the decision to look for a smaller one: section 4.5.7.
+// updateMinRTT keeps the smallest round trip of 10 s, and of 5 s for the decision to look for a smaller one: section
+// 4.5.7.
 func (b *bbr) updateMinRTT(now time.Duration, s *sample) {
 	if s.rtt > 0 && s.rtt < b.probeMin {
 		b.probeMin, b.probeMinAt = s.rtt, now

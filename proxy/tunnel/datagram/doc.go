@@ -1,9 +1,9 @@
-// Package datagram carries records over a network of datagrams, which may lose, double, delay and reorder them. It has no sockets, no
-// goroutines and no clock: an Engine is told of each packet that comes and of the time, and says which packet leaves next and when. So
-// all of it is tested in virtual time.
+// Package datagram carries records over a network of datagrams, which may lose, double, delay and reorder them. It has
+// no sockets, no goroutines and no clock: an Engine is told of each packet that comes and of the time, and says which
+// packet leaves next and when. So all of it is tested in virtual time.
 //
-// The methods are QUIC's, without its streams, since the tunnel has streams of its own: a lost packet holds up only the records
-// that had a part in it.
+// The methods are QUIC's, without its streams, since the tunnel has streams of its own: a lost packet holds up only the
+// records that had a part in it.
 //
 //	packets and acknowledgements   packet.go, ranges.go    after RFC 9000, sections 13 and 19
 //	round trips, losses, probes    rtt.go, recovery.go     after RFC 9002
@@ -16,9 +16,9 @@
 //
 // # Packets
 //
-// A packet is the content of one datagram, which the layer below must encrypt and authenticate. It begins with its number, 6 bytes,
-// big-endian, from 0 and never used twice; some numbers are left out. Frames follow, each a byte and its fields; numbers are unsigned varints as encoding/binary
-// has them:
+// A packet is the content of one datagram, which the layer below must encrypt and authenticate. It begins with its
+// number, 6 bytes, big-endian, from 0 and never used twice; some numbers are left out. Frames follow, each a byte and
+// its fields; numbers are unsigned varints as encoding/binary has them:
 //
 //	0  padding     to the end of the packet. If the next byte is 1, three numbers follow: how many packets have come with the marks
 //	               ECT(0), ECT(1) and CE. If it is 2, a repair follows: the number of a packet, a mask of packets from that one on,
@@ -28,6 +28,6 @@
 //	               and for each further range: numbers missing before the last range, less one, and numbers in the range, less one
 //	3  fragment    record number, order (a byte), distance to the fence or 0, length of the record, offset, length, the bytes
 //
-// Records are numbered from 1 in the order in which they were queued. The limit of an ack is the sum of the lengths of all records
-// that the other end may have begun to send.
+// Records are numbered from 1 in the order in which they were queued. The limit of an ack is the sum of the lengths of
+// all records that the other end may have begun to send.
 package datagram

@@ -10,19 +10,20 @@ import (
 type Config struct {
 	Overhead    int // bytes that the layer below adds to each packet: with them it is a datagram
 	MaxDatagram int // bytes of the largest datagram; at least 1,200
-	// Window is how many bytes of records may be held here before they are taken, and how many sent ones until they have arrived whole,
-	// whatever the other end allows. At least MaxRecord.
+	// Window is how many bytes of records may be held here before they are taken, and how many sent ones until they
+	// have arrived whole, whatever the other end allows. At least MaxRecord.
 	Window int
 	Random *rand.Rand // decides when the path is probed, so that flows do not probe at once
 
-	// Make returns memory for a record of n bytes that comes; the bytes in it do not matter, and Free takes back a record that was queued and has arrived.
-	// Where Make is nil the Engine allocates, and where Free is nil the caller keeps the buffers that it has queued.
+	// Make returns memory for a record of n bytes that comes; the bytes in it do not matter, and Free takes back a
+	// record that was queued and has arrived. Where Make is nil the Engine allocates, and where Free is nil the caller
+	// keeps the buffers that it has queued.
 	Make func(n int) []byte
 	Free func(record []byte)
 }
 
-// An Engine is one end of a connection. Times are since an epoch of the caller's, must not go back and must be above 0. Its methods
-// must not be called concurrently.
+// An Engine is one end of a connection. Times are since an epoch of the caller's, must not go back and must be above 0.
+// Its methods must not be called concurrently.
 type Engine struct {
 	cfg  Config
 	send sending
@@ -78,7 +79,8 @@ func (e *Engine) Widen(window int) {
 	e.recv.window, e.send.window = window, window
 }
 
-// Queue has a record of 1 to MaxRecord bytes leave behind the records queued before. The Engine retains it. Nothing may follow End.
+// Queue has a record of 1 to MaxRecord bytes leave behind the records queued before. The Engine retains it. Nothing may
+// follow End.
 func (e *Engine) Queue(record []byte, order Order) {
 	if len(record) == 0 || len(record) > MaxRecord || e.send.ended {
 		panic(fmt.Sprintf("datagram: record of %d bytes, ended %v", len(record), e.send.ended))
@@ -98,7 +100,8 @@ func (e *Engine) Take() []byte { return e.recv.take() }
 // Ended reports whether the other end has said that nothing follows, and all was taken.
 func (e *Engine) Ended() bool { return e.recv.ended && len(e.recv.ready) == 0 }
 
-// Handle takes a packet that came with a mark. It does not retain it. An error, which wraps ErrPacket, ends the connection.
+// Handle takes a packet that came with a mark. It does not retain it. An error, which wraps ErrPacket, ends the
+// connection.
 func (e *Engine) Handle(now time.Duration, packet []byte, mark Mark) error {
 	if e.err == nil {
 		e.err = e.handle(now, packet, mark)
@@ -272,8 +275,8 @@ func (e *Engine) acknowledge(now time.Duration) (news ackNews, err error) {
 	return news, nil
 }
 
-// learnMarks takes the news about marks. A packet that has met congestion counts as a lost one does, but it has arrived: RFC
-// 3168, section 5, and RFC 9002, section 7.1.
+// learnMarks takes the news about marks. A packet that has met congestion counts as a lost one does, but it has
+// arrived: RFC 3168, section 5, and RFC 9002, section 7.1.
 func (e *Engine) learnMarks(now time.Duration, news *ackNews) {
 	e.marking.arrived(news.marked)
 	if !news.toldMarks || !news.later {
@@ -286,7 +289,8 @@ func (e *Engine) learnMarks(now time.Duration, news *ackNews) {
 	}
 }
 
-// forget drops numbers of packets that the other end knows to have arrived. Some are kept, in case older ones come late.
+// forget drops numbers of packets that the other end knows to have arrived. Some are kept, in case older ones come
+// late.
 func (e *Engine) forget(known uint64) {
 	const late = 4 * maxThreshold
 	if known < late {
@@ -316,8 +320,8 @@ func (e *Engine) detect(now time.Duration) {
 	})
 }
 
-// An outcome counts packets that were lost, and notices when they are very many for long: a receiver that its host does not let run loses as many
-// for a moment.
+// An outcome counts packets that were lost, and notices when they are very many for long: a receiver that its host does
+// not let run loses as many for a moment.
 type outcome struct {
 	packets, lost int
 	since         time.Duration // when very many began to be lost; 0: they are not
@@ -351,12 +355,13 @@ func (o *outcome) count(now time.Duration, lost bool) {
 	o.packets, o.lost = 0, 0
 }
 
-// Heavy returns a number that grows whenever more than a quarter of the packets is lost for long, or probes stay without an answer. Beside congestion
-// the way in which packets leave may be the cause.
+// Heavy returns a number that grows whenever more than a quarter of the packets is lost for long, or probes stay
+// without an answer. Beside congestion the way in which packets leave may be the cause.
 func (e *Engine) Heavy() uint64 { return e.outcome.heavy }
 
-// Next returns the next packet to send now, appended to dst, which must be empty with room for a datagram. Where none may leave now, the packet is
-// nil, and Next must be called again at the time that it returns, or after any other method; 0: only then.
+// Next returns the next packet to send now, appended to dst, which must be empty with room for a datagram. Where none
+// may leave now, the packet is nil, and Next must be called again at the time that it returns, or after any other
+// method; 0: only then.
 func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.Duration) {
 	if t := e.rec.timer(); t != 0 && now >= t {
 		e.expired(now)
@@ -408,8 +413,8 @@ func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.
 	return nil, again
 }
 
-// rest has data wait until as much may leave as the quantum, or as there is: draft-ietf-ccwg-bbr-02, section 4.6.3. One call sends all of it, where each
-// packet would need one by itself.
+// rest has data wait until as much may leave as the quantum, or as there is: draft-ietf-ccwg-bbr-02, section 4.6.3. One
+// call sends all of it, where each packet would need one by itself.
 func (e *Engine) rest(now time.Duration) {
 	if e.restAt > now || len(e.send.again) > 0 {
 		return
@@ -418,8 +423,8 @@ func (e *Engine) rest(now time.Duration) {
 	e.restAt = e.paceAt + time.Duration(float64(max(more, 0))/e.bbr.pacing*1e9)
 }
 
-// Moved tells the Engine that the connection goes on over another path: packets under way are lost. far: the engine forgets the old path
-// (RFC 9000, section 9.4); else only a port has changed.
+// Moved tells the Engine that the connection goes on over another path: packets under way are lost. far: the engine
+// forgets the old path (RFC 9000, section 9.4); else only a port has changed.
 func (e *Engine) Moved(now time.Duration, far bool) {
 	e.rec.abandon(func(p *sentPacket) {
 		for _, q := range p.parts {
@@ -495,7 +500,8 @@ func (e *Engine) tellsMarks() bool {
 	return n > e.cameHere && (n <= e.cameHere+marksAtFirst || n >= e.cameTold.sum()+marksAgain || e.came.ce > e.cameTold.ce)
 }
 
-// build makes a packet with as much of the records as fits. ping: it asks for an acknowledgement even if there are none.
+// build makes a packet with as much of the records as fits. ping: it asks for an acknowledgement even if there are
+// none.
 func (e *Engine) build(now time.Duration, dst []byte, ping bool) []byte {
 	dst, p := e.begin(now, dst)
 	before := len(dst)
@@ -554,7 +560,8 @@ func (e *Engine) leave(now time.Duration, packet []byte, p *sentPacket) []byte {
 		e.cameTold = e.came
 	}
 	p.size = len(packet) + e.cfg.Overhead
-	// At first the other end may not be able to say with which mark a packet came: it keeps packets that overtake its handshake.
+	// At first the other end may not be able to say with which mark a packet came: it keeps packets that overtake its
+	// handshake.
 	e.marks = p.eliciting && e.rec.rtt.measured && e.marking.marks()
 	if p.marked = e.marks; p.marked {
 		e.marking.left(now, 3*e.rec.rtt.probeAfter())

@@ -39,8 +39,8 @@ func TestFlowsShare(t *testing.T) {
 	}
 }
 
-// TestDatagramsGrow: an engine finds the largest datagram that passes, returns to the smallest when it no longer does, and
-// loses nothing.
+// TestDatagramsGrow: an engine finds the largest datagram that passes, returns to the smallest when it no longer does,
+// and loses nothing.
 func TestDatagramsGrow(t *testing.T) {
 	w := newWorld(t, 1)
 	w.largest = 8952
@@ -66,7 +66,8 @@ func TestDatagramsGrow(t *testing.T) {
 	}
 }
 
-// TestFirstPacketIsLost: the packet with number 0 is declared lost when its time has come, as others are, and is not kept for ever.
+// TestFirstPacketIsLost: the packet with number 0 is declared lost when its time has come, as others are, and is not
+// kept for ever.
 func TestFirstPacketIsLost(t *testing.T) {
 	e := New(Config{Overhead: overhead, MaxDatagram: 1200, Window: MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
 	e.Queue(make([]byte, 3000), Free)
@@ -138,7 +139,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestReaderThatStops: no more than the window comes to an end whose records nobody takes, and all of it once they are taken.
+// TestReaderThatStops: no more than the window comes to an end whose records nobody takes, and all of it once they are
+// taken.
 func TestReaderThatStops(t *testing.T) {
 	w := newWorld(t, 1)
 	there, back := path{rate: 20e6, delay: 5 * time.Millisecond}, path{delay: 5 * time.Millisecond}
@@ -253,7 +255,8 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
-// TestPacketsLeaveTogether: packets that must wait for their turn leave together as far as a millisecond of them goes, so that one call sends them.
+// TestPacketsLeaveTogether: packets that must wait for their turn leave together as far as a millisecond of them goes,
+// so that one call sends them.
 func TestPacketsLeaveTogether(t *testing.T) {
 	w := newWorld(t, 1)
 	packets, calls, last := 0, 0, time.Duration(0)
@@ -272,8 +275,8 @@ func TestPacketsLeaveTogether(t *testing.T) {
 	}
 }
 
-// TestVeryManyLosses: an engine says when more than a quarter of its packets is lost, or nothing comes back, and not at losses that links have, nor
-// after a pause of the other host.
+// TestVeryManyLosses: an engine says when more than a quarter of its packets is lost, or nothing comes back, and not at
+// losses that links have, nor after a pause of the other host.
 func TestVeryManyLosses(t *testing.T) {
 	for _, c := range []struct {
 		loss float64
@@ -321,8 +324,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestMoves: an end whose path becomes another one, and which is told of that a while later, loses no record, and soon has the new path's rate: when only
-// a port has changed, at once.
+// TestMoves: an end whose path becomes another one, and which is told of that a while later, loses no record, and soon
+// has the new path's rate: when only a port has changed, at once.
 func TestMoves(t *testing.T) {
 	for name, far := range map[string]bool{"port": false, "host": true} {
 		t.Run(name, func(t *testing.T) {

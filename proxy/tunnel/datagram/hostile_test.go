@@ -20,8 +20,8 @@ func wholeRecord(number uint64, order Order, n int) fragment {
 	return fragment{record: number, order: order, total: n, data: make([]byte, n)}
 }
 
-// TestRecordsThatWaitCostNothing: records that wait for a missing one are not looked at again for each record that comes. Here 15,000 wait
-// and 15,000 come, 12 bytes each: one look at all for each of them takes seconds.
+// TestRecordsThatWaitCostNothing: records that wait for a missing one are not looked at again for each record that
+// comes. Here 15,000 wait and 15,000 come, 12 bytes each: one look at all for each of them takes seconds.
 func TestRecordsThatWaitCostNothing(t *testing.T) {
 	for name, attack := range map[string]func(i, n uint64) fragment{
 		"behind one that never comes": func(i, n uint64) fragment {
@@ -77,7 +77,8 @@ func TestRecordsThatWaitCostNothing(t *testing.T) {
 	}
 }
 
-// processorTime returns a function that tells how much processor time the test has used since, whatever else the machine does.
+// processorTime returns a function that tells how much processor time the test has used since, whatever else the
+// machine does.
 func processorTime(t *testing.T) (used func() time.Duration) {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
@@ -85,8 +86,8 @@ func processorTime(t *testing.T) (used func() time.Duration) {
 	return func() time.Duration { return cputime.Now() - began }
 }
 
-// TestCrumbsTakeNoMoreThanRecords: what an engine notes about pieces of records takes at most half as much memory as the records, whatever
-// their length, and pieces that come backwards cost little time.
+// TestCrumbsTakeNoMoreThanRecords: what an engine notes about pieces of records takes at most half as much memory as
+// the records, whatever their length, and pieces that come backwards cost little time.
 func TestCrumbsTakeNoMoreThanRecords(t *testing.T) {
 	for _, size := range []int{64, 1 << 10, 16 << 10, MaxRecord} {
 		e, now := hostile(32 << 20)
@@ -128,8 +129,8 @@ func TestCrumbsTakeNoMoreThanRecords(t *testing.T) {
 	}
 }
 
-// TestSentRecordsAreBounded: a peer that allows any number of bytes, and acknowledges all packets of each record but one, has no more than the
-// window kept for it.
+// TestSentRecordsAreBounded: a peer that allows any number of bytes, and acknowledges all packets of each record but
+// one, has no more than the window kept for it.
 func TestSentRecordsAreBounded(t *testing.T) {
 	const window = 4 << 20
 	e, now := hostile(window)
@@ -181,8 +182,8 @@ func TestSentRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPacketsWithoutAnswerAreBounded: a peer that acknowledges nothing, and has each packet of its own acknowledged, costs no memory that
-// grows for ever.
+// TestPacketsWithoutAnswerAreBounded: a peer that acknowledges nothing, and has each packet of its own acknowledged,
+// costs no memory that grows for ever.
 func TestPacketsWithoutAnswerAreBounded(t *testing.T) {
 	e, now := hostile(1 << 20)
 	e.Queue(make([]byte, 100), Free)

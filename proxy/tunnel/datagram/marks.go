@@ -32,12 +32,13 @@ func (c *markCount) add(m Mark) {
 func (c *markCount) sum() uint64 { return c.ect0 + c.ect1 + c.ce }
 
 const (
-	// trailerMarks begins the bytes behind a padding frame that tell a markCount. Earlier versions take them for padding.
+	// trailerMarks begins the bytes behind a padding frame that tell a markCount. Earlier versions take them for
+	// padding.
 	trailerMarks = 1
 	maxMarkBytes = 2 + 3*7
 
-	// The count is told with each acknowledgement until marksAtFirst packets have come on a path with marks; then at once where a router was
-	// congested, and else once for marksAgain packets: it takes bytes where packets are small.
+	// The count is told with each acknowledgement until marksAtFirst packets have come on a path with marks; then at
+	// once where a router was congested, and else once for marksAgain packets: it takes bytes where packets are small.
 	marksAtFirst = 32
 	marksAgain   = 16
 
@@ -73,8 +74,8 @@ const (
 	marksFailed                   // it does not, or the other end does not tell of them
 )
 
-// A marking decides whether packets that ask for an acknowledgement leave as ECT0, since the path carries marks. The method is that of RFC 9000,
-// section 13.4.2 and appendix A.4.
+// A marking decides whether packets that ask for an acknowledgement leave as ECT0, since the path carries marks. The
+// method is that of RFC 9000, section 13.4.2 and appendix A.4.
 type marking struct {
 	state  markState
 	sent   uint64        // packets that have left as ECT0, on all paths
@@ -106,7 +107,8 @@ func (m *marking) left(now, patience time.Duration) {
 // moved begins anew, since packets take another path.
 func (m *marking) moved() { *m = marking{sent: m.sent, told: m.told, before: m.told.sum()} }
 
-// abandoned notes that nobody will hear of an ECT0 packet, since the connection moved to another port: it tells nothing of the path.
+// abandoned notes that nobody will hear of an ECT0 packet, since the connection moved to another port: it tells nothing
+// of the path.
 func (m *marking) abandoned() {
 	if m.path--; m.path == 0 && m.state == marksUnknown {
 		m.state = marksTested
@@ -129,8 +131,8 @@ func (m *marking) arrived(packets uint64) {
 	}
 }
 
-// tell takes a count, and returns how many packets more have met congestion. The count must come with an acknowledgement of a packet later than all
-// before: else it may be an old one.
+// tell takes a count, and returns how many packets more have met congestion. The count must come with an
+// acknowledgement of a packet later than all before: else it may be an old one.
 func (m *marking) tell(c markCount) (congested uint64) {
 	ect0, ce := c.ect0-m.told.ect0, c.ce-m.told.ce
 	if c.ect0 < m.told.ect0 || c.ce < m.told.ce || c.ect1 > 0 || c.sum() > m.sent || c.sum() < m.before+m.acked {

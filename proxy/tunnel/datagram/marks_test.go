@@ -81,7 +81,8 @@ func marked(t *testing.T, p path) (rate float64, s State) {
 	return float64(got) / 12 / p.rate, a.State()
 }
 
-// TestMarksSpareLosses: where a router marks datagrams before its queue is full, an engine heeds that: as much arrives, and less is lost.
+// TestMarksSpareLosses: where a router marks datagrams before its queue is full, an engine heeds that: as much arrives,
+// and less is lost.
 func TestMarksSpareLosses(t *testing.T) {
 	p := path{rate: 5e6, delay: 20 * time.Millisecond, queue: 200e3}
 	plain, without := marked(t, p)
@@ -167,7 +168,8 @@ func TestMarksAfterANewPort(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementsInAdvance: an end that acknowledges packets before they have come, so that more is sent than its path carries, is found out.
+// TestAcknowledgementsInAdvance: an end that acknowledges packets before they have come, so that more is sent than its
+// path carries, is found out.
 func TestAcknowledgementsInAdvance(t *testing.T) {
 	e, now := hostile(32 << 20)
 	limit := ack{limit: 1 << 60}

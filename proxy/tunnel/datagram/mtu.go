@@ -2,8 +2,9 @@ package datagram
 
 import "time"
 
-// Datagrams begin with minDatagram bytes, which every path carries, and grow to the largest of these sizes that a probe shows to
-// pass: the sizes of Ethernet less tunnels and IPv6, of Ethernet, of jumbo frames, and a quarter of the bytes of one call. See RFC 8899.
+// Datagrams begin with minDatagram bytes, which every path carries, and grow to the largest of these sizes that a probe
+// shows to pass: the sizes of Ethernet less tunnels and IPv6, of Ethernet, of jumbo frames, and a quarter of the bytes
+// of one call. See RFC 8899.
 var datagramSizes = [...]int{1200, 1352, 1392, 1432, 1452, 1472, 4000, 8192, 8952, 16250}
 
 const (

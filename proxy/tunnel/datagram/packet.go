@@ -36,7 +36,8 @@ type ack struct {
 	ranges spans         // packets that came, the newest ranges of them
 }
 
-// ErrPacket is wrapped by the error of a packet that this package would not write. A packet is authentic, so the other end is faulty.
+// ErrPacket is wrapped by the error of a packet that this package would not write. A packet is authentic, so the other
+// end is faulty.
 var ErrPacket = errors.New("packet broken")
 
 // putNumber writes a packet's number, and returns the rest of the packet's space, empty.
@@ -146,7 +147,8 @@ func (r *packetReader) uvarint(limit uint64) uint64 {
 	return v
 }
 
-// ack reads the fields of an ack frame into a. next is the number of the packet that the receiver of the frame sends next.
+// ack reads the fields of an ack frame into a. next is the number of the packet that the receiver of the frame sends
+// next.
 func (r *packetReader) ack(a *ack, next uint64) {
 	largest := r.uvarint(1<<48 - 1)
 	if largest >= next {

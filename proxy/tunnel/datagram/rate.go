@@ -2,8 +2,8 @@ package datagram
 
 import "time"
 
-// A deliveryRate counts the bytes that the network has delivered, and makes a sample of its rate from each acknowledgement. See
-// draft-ietf-ccwg-bbr-02, section 4.1 (and draft-cheng-iccrg-delivery-rate-estimation).
+// A deliveryRate counts the bytes that the network has delivered, and makes a sample of its rate from each
+// acknowledgement. See draft-ietf-ccwg-bbr-02, section 4.1 (and draft-cheng-iccrg-delivery-rate-estimation).
 type deliveryRate struct {
 	delivered   uint64        // bytes that the other end has acknowledged
 	deliveredAt time.Duration // when that number last grew
@@ -14,10 +14,11 @@ type deliveryRate struct {
 	train       train
 }
 
-// A train is the packets that leave after none was under way, before any of them is acknowledged. The rate of the draft's samples is at most a train's
-// bytes in a round trip, which says little of the path where an application sends a burst and waits for an answer: bursts would be spread over
-// the round trip. So the spacing of a train's acknowledgements is a sample too, without the round trip before the first one. It is at most
-// the rate at which the train left.
+// A train is the packets that leave after none was under way, before any of them is acknowledged. The rate of the
+// draft's samples is at most a train's bytes in a round trip, which says little of the path where an application sends
+// a burst and waits for an answer: bursts would be spread over the round trip. So the spacing of a train's
+// acknowledgements is a sample too, without the round trip before the first one. It is at most the rate at which the
+// train left.
 type train struct {
 	began   uint64        // delivered when it began
 	ackedAt time.Duration // when a packet of it was first acknowledged; 0: none was
@@ -74,7 +75,8 @@ type sample struct {
 	some     bool
 }
 
-// stamp returns the stamp of a packet of size bytes that leaves now. inflight is the number of bytes under way without it.
+// stamp returns the stamp of a packet of size bytes that leaves now. inflight is the number of bytes under way without
+// it.
 func (d *deliveryRate) stamp(now time.Duration, size, inflight int) stamp {
 	if inflight == 0 {
 		d.firstSent, d.deliveredAt = now, now
@@ -94,7 +96,8 @@ func (d *deliveryRate) acked(now time.Duration, s *sample, p *stamp, sent time.D
 	}
 }
 
-// finish completes the sample of an acknowledgement. minRTT is the shortest round trip known: a shorter interval proves no rate.
+// finish completes the sample of an acknowledgement. minRTT is the shortest round trip known: a shorter interval proves
+// no rate.
 func (d *deliveryRate) finish(s *sample, minRTT time.Duration) {
 	if d.appLimited > 0 && d.delivered > d.appLimited {
 		d.appLimited = 0

@@ -7,11 +7,13 @@ import (
 )
 
 const (
-	// maxGaps bounds the pieces of a record with gaps between them, which take memory and time. crumb bounds the pieces of a short record: one for so
-	// many bytes. Fragments of a sender have 64 bytes or end a record or a packet, so that it leaves fewer.
+	// maxGaps bounds the pieces of a record with gaps between them, which take memory and time. crumb bounds the pieces
+	// of a short record: one for so many bytes. Fragments of a sender have 64 bytes or end a record or a packet, so
+	// that it leaves fewer.
 	maxGaps = 2048
 	crumb   = 32
-	// maxFences bounds the fences that are known and were not handed on. The tunnel has a handful in the life of a connection.
+	// maxFences bounds the fences that are known and were not handed on. The tunnel has a handful in the life of a
+	// connection.
 	maxFences = 64
 )
 

@@ -8,8 +8,8 @@ import (
 const (
 	ackEvery = 8 // packets after which an acknowledgement waits no longer
 
-	// A packet is lost if one that left packetThreshold later has arrived, or one that left 9/8 of a round trip later: RFC 9002, 6.1.
-	// Where losses turn out to be late arrivals, the number of packets grows up to maxThreshold.
+	// A packet is lost if one that left packetThreshold later has arrived, or one that left 9/8 of a round trip later:
+	// RFC 9002, 6.1. Where losses turn out to be late arrivals, the number of packets grows up to maxThreshold.
 	packetThreshold = 3
 	maxThreshold    = 300
 
@@ -63,8 +63,8 @@ type recovery struct {
 	spare     []*sentPacket // forgotten ones, to be used again
 }
 
-// Numbers that no packet gets, at random: only an end names them that acknowledges packets which have not come, so that more is sent
-// than the path carries. RFC 9000, section 21.4. Few are enough: each is a gap in the acknowledgements.
+// Numbers that no packet gets, at random: only an end names them that acknowledges packets which have not come, so that
+// more is sent than the path carries. RFC 9000, section 21.4. Few are enough: each is a gap in the acknowledgements.
 const (
 	minSkip = 512  // numbers between two of them
 	maxSkip = 2048 // fewer than this
@@ -171,8 +171,8 @@ func (r *recovery) trim(now time.Duration) {
 	}
 }
 
-// acknowledged takes the ranges of an ack frame, newest first. acked is called for each packet that is new in it, late if it had been
-// declared lost. newest reports the round trip of the newest one, if it is new.
+// acknowledged takes the ranges of an ack frame, newest first. acked is called for each packet that is new in it, late
+// if it had been declared lost. newest reports the round trip of the newest one, if it is new.
 func (r *recovery) acknowledged(now time.Duration, ranges spans, acked func(p *sentPacket, late bool)) (newest time.Duration, some bool) {
 	largest := ranges[0].end
 	for i, s := range ranges {
@@ -250,7 +250,8 @@ func (r *recovery) detect(now time.Duration, lost func(p *sentPacket)) {
 	r.trim(now)
 }
 
-// abandon declares all packets lost that are under way, since the path is another one now. That says nothing of congestion.
+// abandon declares all packets lost that are under way, since the path is another one now. That says nothing of
+// congestion.
 func (r *recovery) abandon(lost func(p *sentPacket)) {
 	for _, p := range r.sent {
 		if p != nil && p.state == packetFlying {

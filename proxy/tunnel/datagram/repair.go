@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// A packet that is lost comes a round trip later, and the step of a job waits for it if it is one of a burst's last. So, on a path that loses packets, a repair
-// follows the end of a burst for each repairGroup of the last packets: the XOR of the fragments that they carry, from which the other end makes any
-// one of them. Repairs ask for no acknowledgement, and a packet that was made from one still counts as lost, and leaves again. In TestSteps, at
-// 1 % of loss and 80 ms, they take 40 % off a step with bursts of 200 kB.
+// A packet that is lost comes a round trip later, and the step of a job waits for it if it is one of a burst's last.
+// So, on a path that loses packets, a repair follows the end of a burst for each repairGroup of the last packets: the
+// XOR of the fragments that they carry, from which the other end makes any one of them. Repairs ask for no
+// acknowledgement, and a packet that was made from one still counts as lost, and leaves again. In TestSteps, at 1 % of
+// loss and 80 ms, they take 40 % off a step with bursts of 200 kB.
 const (
 	trailerRepair = 2 // begins the bytes behind a padding frame that are a repair; see trailerMarks
 

@@ -207,7 +207,8 @@ func (e *end) bulk(size int) {
 	e.w.at(e.w.now, e.pump)
 }
 
-// TestRecordsArrive sends records of all orders over bad paths, both ways: each arrives once, unaltered, in an order that is allowed.
+// TestRecordsArrive sends records of all orders over bad paths, both ways: each arrives once, unaltered, in an order
+// that is allowed.
 func TestRecordsArrive(t *testing.T) {
 	for name, p := range map[string]path{
 		"clean":     {rate: 10e6, delay: 10 * time.Millisecond},

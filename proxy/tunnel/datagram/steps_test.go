@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// steps returns how long each of n steps takes, in which each end sends a burst when the other end's has come whole, over a path of 200 Mbit/s and
-// 80 ms that loses a share of packets each way; and the bytes that left, over those of the bursts.
+// steps returns how long each of n steps takes, in which each end sends a burst when the other end's has come whole,
+// over a path of 200 Mbit/s and 80 ms that loses a share of packets each way; and the bytes that left, over those of
+// the bursts.
 func steps(t testing.TB, burst, n int, loss float64, repairs bool) (took []time.Duration, overhead float64) {
 	w := newWorld(t, 9)
 	there := path{rate: 25e6, delay: 40 * time.Millisecond, queue: 2e6, loss: loss}
@@ -56,7 +57,8 @@ func mean(x []time.Duration) (sum time.Duration) {
 	return sum
 }
 
-// TestSteps: bursts leave as fast as the path carries them, although the engine is idle between them, and repairs shorten steps where packets are lost.
+// TestSteps: bursts leave as fast as the path carries them, although the engine is idle between them, and repairs
+// shorten steps where packets are lost.
 func TestSteps(t *testing.T) {
 	for _, burst := range []int{50e3, 200e3, 1e6} {
 		minimum := 80*time.Millisecond + time.Duration(2*float64(burst)/25e6*1e9)

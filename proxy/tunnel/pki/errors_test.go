@@ -42,8 +42,8 @@ func made(t *testing.T) string {
 	return dir
 }
 
-// Files that are not an authority's certificate with its key are refused with the file's name and a remedy, and nothing is
-// written.
+// Files that are not an authority's certificate with its key are refused with the file's name and a remedy, and nothing
+// is written.
 func TestWrongAuthorityFiles(t *testing.T) {
 	key := func(k any) []byte {
 		der, err := x509.MarshalPKCS8PrivateKey(k)
@@ -98,7 +98,8 @@ func TestExpiredAuthority(t *testing.T) {
 	fails(t, "after its end", err, "authority of lab", now.Add(caValid).Format(time.DateOnly), "make a new one")
 }
 
-// Names become parts of ids and of file names: a name that could be anything else there is refused, for sites and domains.
+// Names become parts of ids and of file names: a name that could be anything else there is refused, for sites and
+// domains.
 func TestNames(t *testing.T) {
 	for _, name := range []string{"a", "0", "a-b_c.d", "a..b", strings.Repeat("a", 64)} {
 		if err := checkName("site", name); err != nil {

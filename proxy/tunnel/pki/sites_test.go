@@ -111,8 +111,8 @@ func TestWrongAuthority(t *testing.T) {
 	}
 }
 
-// The files serve a handshake in which both sides prove their identities, as they were written and with the site that was
-// added later.
+// The files serve a handshake in which both sides prove their identities, as they were written and with the site that
+// was added later.
 func TestHandshake(t *testing.T) {
 	dir := made(t)
 	if _, err := Write(Options{Dir: dir, Sites: []string{"tokyo"}, Now: now}); err != nil {
@@ -149,8 +149,8 @@ func TestHandshake(t *testing.T) {
 	b.Close()
 }
 
-// Keys are their owner's whatever the process would allow others; nothing but the files that were asked for is left in the
-// directory.
+// Keys are their owner's whatever the process would allow others; nothing but the files that were asked for is left in
+// the directory.
 func TestModes(t *testing.T) {
 	dir := made(t)
 	if _, err := Write(Options{Dir: dir, Sites: []string{"paris", "tokyo"}, Now: now, Force: true}); err != nil {

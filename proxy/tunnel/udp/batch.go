@@ -13,8 +13,9 @@ const (
 	maxReads = 8
 )
 
-// A batch reads a socket, by several reads in one call. They become more while datagrams come faster than the calls take them, and fewer again once
-// calls bring few. A connection on which nothing comes any more keeps the buffers that it has.
+// A batch reads a socket, by several reads in one call. They become more while datagrams come faster than the calls
+// take them, and fewer again once calls bring few. A connection on which nothing comes any more keeps the buffers that
+// it has.
 type batch struct {
 	reads   []ipv4.Message // their buffers are also in buffers
 	buffers []*buffer
@@ -42,7 +43,8 @@ func (b *batch) resize(n int) {
 	}
 }
 
-// take returns what the next read of s has brought, its control messages, and the sender. The memory is the batch's, and valid until the next call.
+// take returns what the next read of s has brought, its control messages, and the sender. The memory is the batch's,
+// and valid until the next call.
 func (b *batch) take(s *socket) (data, oob []byte, from netip.AddrPort, err error) {
 	if b.next == b.filled {
 		switch { // by what the last call has brought

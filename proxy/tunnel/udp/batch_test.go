@@ -19,7 +19,8 @@ func alone(c *Conn, n int) (datagrams []byte, each int) {
 	return datagrams, each
 }
 
-// TestBatch: datagrams that wait come in order, by more and more reads in one call, and once they come singly each call does few reads again.
+// TestBatch: datagrams that wait come in order, by more and more reads in one call, and once they come singly each call
+// does few reads again.
 func TestBatch(t *testing.T) {
 	client, server := connect(t, listen(t))
 	const n = MaxBatch // fit into a socket's buffer of any system
@@ -81,8 +82,9 @@ func TestBatchFails(t *testing.T) {
 	}
 }
 
-// BenchmarkApart moves datagrams that the kernel neither cuts nor joins, by calls that write and read several and by calls that write and read one,
-// in turns. It reports the time of the calls, and that of several as a part of that of one.
+// BenchmarkApart moves datagrams that the kernel neither cuts nor joins, by calls that write and read several and by
+// calls that write and read one, in turns. It reports the time of the calls, and that of several as a part of that of
+// one.
 func BenchmarkApart(b *testing.B) {
 	client, server := connect(b, listen(b))
 	datagrams, each := alone(server, MaxBatch)

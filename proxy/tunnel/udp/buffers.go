@@ -2,7 +2,8 @@ package udp
 
 import "sync"
 
-// Buffers of datagrams that wait for a Read, of three sizes, so that a short datagram takes little memory and many long ones need no copy.
+// Buffers of datagrams that wait for a Read, of three sizes, so that a short datagram takes little memory and many long
+// ones need no copy.
 var buffers = [...]struct {
 	size int
 	pool sync.Pool

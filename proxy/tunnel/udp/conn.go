@@ -21,7 +21,8 @@ const (
 	udpHeader = 8
 )
 
-// A Conn is one end of a connection of datagrams. Read returns one datagram, Write sends one. Its methods may be called concurrently, but for Read, Next and AwaitFirst.
+// A Conn is one end of a connection of datagrams. Read returns one datagram, Write sends one. Its methods may be called
+// concurrently, but for Read, Next and AwaitFirst.
 type Conn struct {
 	socket atomic.Pointer[socket]
 	remote atomic.Pointer[netip.AddrPort]
@@ -54,8 +55,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return copy(p, d), err
 }
 
-// Next returns the next datagram that came, and the mark with which it came. more: others have come with it, which a further call returns at
-// once. The caller may change the datagram, which is valid until the next call.
+// Next returns the next datagram that came, and the mark with which it came. more: others have come with it, which a
+// further call returns at once. The caller may change the datagram, which is valid until the next call.
 func (c *Conn) Next() (d []byte, mark Mark, more bool, err error) {
 	if err := c.AwaitFirst(); err != nil {
 		return nil, 0, false, err
@@ -135,12 +136,13 @@ func (c *Conn) count(a *arrived) {
 	c.datagramsReceived.Add(a.count())
 }
 
-// SetRoom sets how many bytes of memory may wait for a Read at an accepted connection. At first they are few: anybody may
-// have sent them.
+// SetRoom sets how many bytes of memory may wait for a Read at an accepted connection. At first they are few: anybody
+// may have sent them.
 func (c *Conn) SetRoom(bytes int) { c.room.Store(int64(bytes)) }
 
-// SetFilter has an accepted connection drop the datagrams for which worth is false where they arrive, so that forged ones take no room from others and wake
-// nobody. The Listener calls worth, which must be quick and must not keep d. Datagrams that came together pass together if one of them does.
+// SetFilter has an accepted connection drop the datagrams for which worth is false where they arrive, so that forged
+// ones take no room from others and wake nobody. The Listener calls worth, which must be quick and must not keep d.
+// Datagrams that came together pass together if one of them does.
 func (c *Conn) SetFilter(worth func(d []byte) bool) { c.filter.Store(&worth) }
 
 // passes reports whether the filter lets some of the datagrams pass.
@@ -157,7 +159,8 @@ func (c *Conn) passes(a arrived) bool {
 	return false
 }
 
-// put gives an accepted connection datagrams, whose memory, if they have any, is its own from then on. They are lost if too many wait.
+// put gives an accepted connection datagrams, whose memory, if they have any, is its own from then on. They are lost if
+// too many wait.
 func (c *Conn) put(a arrived) {
 	c.count(&a)
 	if c.queued.Load() > c.room.Load() || !c.passes(a) {
@@ -186,8 +189,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// WriteBatch sends datagrams, which lie side by side in b: MaxBatch at most, of MaxBatchBytes at most. Each has the length each, but that the last
-// may be shorter. They leave with a mark where the system can do that, and in one call where it can do that.
+// WriteBatch sends datagrams, which lie side by side in b: MaxBatch at most, of MaxBatchBytes at most. Each has the
+// length each, but that the last may be shorter. They leave with a mark where the system can do that, and in one call
+// where it can do that.
 func (c *Conn) WriteBatch(b []byte, each int, mark Mark) error {
 	select {
 	case <-c.closed:
@@ -202,15 +206,16 @@ func (c *Conn) WriteBatch(b []byte, each int, mark Mark) error {
 	return nil
 }
 
-// SetAlone has datagrams leave one by one, or together again. Some kernels spoil the checksums of datagrams that leave together and pass a NAT of the
-// same host.
+// SetAlone has datagrams leave one by one, or together again. Some kernels spoil the checksums of datagrams that leave
+// together and pass a NAT of the same host.
 func (c *Conn) SetAlone(alone bool) {
 	c.way.mu.Lock()
 	c.way.alone = alone
 	c.way.mu.Unlock()
 }
 
-// Network returns how many bytes of IP packets have left and come, the ones included that were dropped where they arrived.
+// Network returns how many bytes of IP packets have left and come, the ones included that were dropped where they
+// arrived.
 func (c *Conn) Network() (sent, received uint64) {
 	each := uint64(ip6Header + udpHeader)
 	if c.remote.Load().Addr().Unmap().Is4() {
@@ -252,17 +257,18 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline does nothing: a Write does not wait.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
-// SetKey lets the connection move to another address of the dialing side: key proves to each end that it is the other one
-// which says so, and only they have it. moved is called after each move; far: the hosts' addresses have changed, not only a port.
+// SetKey lets the connection move to another address of the dialing side: key proves to each end that it is the other
+// one which says so, and only they have it. moved is called after each move; far: the hosts' addresses have changed,
+// not only a port.
 func (c *Conn) SetKey(key []byte, moved func(far bool)) { c.moving.allow(key, moved) }
 
-// Doubt has a connection that was dialed look for another way to the other side, since nothing comes back, or the listener
-// does not know its address. It does not wait.
+// Doubt has a connection that was dialed look for another way to the other side, since nothing comes back, or the
+// listener does not know its address. It does not wait.
 func (c *Conn) Doubt() { c.moving.doubt() }
 
 // Heard tells the connection that an authentic datagram has come.
 func (c *Conn) Heard() { c.moving.hears() }
 
-// Lost reports whether the other side's host has said that it does not know the connection, since Heard was last called. As a rule its process has ended;
-// but others can forge that.
+// Lost reports whether the other side's host has said that it does not know the connection, since Heard was last
+// called. As a rule its process has ended; but others can forge that.
 func (c *Conn) Lost() bool { return c.moving.lost.Load() }

@@ -17,8 +17,8 @@ type Dialer struct {
 // Dial is the zero Dialer's.
 func Dial(ctx context.Context, address string) (*Conn, error) { return Dialer{}.Dial(ctx, address) }
 
-// Dial makes a connection to address, "host:port". It waits for the other side's welcome, until ctx ends. Of a host with several addresses each is
-// tried in turn.
+// Dial makes a connection to address, "host:port". It waits for the other side's welcome, until ctx ends. Of a host
+// with several addresses each is tried in turn.
 func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -38,7 +38,8 @@ func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	return d.dialEach(ctx, all)
 }
 
-// dialEach dials addresses until one welcomes. Each has an equal part of the time that is left for it and the addresses behind it. The error is the first one's.
+// dialEach dials addresses until one welcomes. Each has an equal part of the time that is left for it and the addresses
+// behind it. The error is the first one's.
 func (d Dialer) dialEach(ctx context.Context, addresses []string) (*Conn, error) {
 	var first error
 	for i, address := range addresses {

@@ -23,7 +23,8 @@ func connected(ctx context.Context, address string, buffers func(fd int) error) 
 	return newSocket(u, buffers), u.RemoteAddr().(*net.UDPAddr).AddrPort(), nil
 }
 
-// exchange asks for a cookie, and sends the message that request makes of it until done says that a message answers that.
+// exchange asks for a cookie, and sends the message that request makes of it until done says that a message answers
+// that.
 func (s *socket) exchange(ctx context.Context, n nonce, request func(cookie []byte) (message, error), done func(answer *message) bool) error {
 	stop := context.AfterFunc(ctx, func() { s.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -218,8 +218,8 @@ func (l *Listener) displace(from netip.AddrPort, c *Conn) {
 	}
 }
 
-// move takes a message of kind msgMove with a good cookie, which has shown that its sender receives at from, and returns the answer, whose kind
-// is 0 if there is none. Datagrams to the sender leave from source.
+// move takes a message of kind msgMove with a good cookie, which has shown that its sender receives at from, and
+// returns the answer, whose kind is 0 if there is none. Datagrams to the sender leave from source.
 func (l *Listener) move(m *message, from netip.AddrPort, source []byte) (answer message) {
 	l.mu.Lock()
 	c := l.keyed[m.nonce]
@@ -264,8 +264,8 @@ func (l *Listener) move(m *message, from netip.AddrPort, source []byte) (answer 
 	return answer
 }
 
-// underKey reports whether a datagram looks like a record of DTLS 1.2 with application data (type 23, version 254.253) of an epoch above 0, which
-// is encrypted: RFC 6347, section 4.1.
+// underKey reports whether a datagram looks like a record of DTLS 1.2 with application data (type 23, version 254.253)
+// of an epoch above 0, which is encrypted: RFC 6347, section 4.1.
 func underKey(d []byte) bool {
 	const header, data = 13, 23
 	return len(d) > header && d[0] == data && d[1] == 254 && d[2] == 253 && (d[3] != 0 || d[4] != 0)

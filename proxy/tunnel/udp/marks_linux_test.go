@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestMarks: datagrams arrive with the mark with which they leave, alone or together, by IPv4 and IPv6, and by IPv4 at a socket of IPv6.
+// TestMarks: datagrams arrive with the mark with which they leave, alone or together, by IPv4 and IPv6, and by IPv4 at
+// a socket of IPv6.
 func TestMarks(t *testing.T) {
 	for _, way := range []struct{ listen, dial string }{{"127.0.0.1:0", "127.0.0.1"}, {"[::1]:0", "::1"}, {"[::]:0", "127.0.0.1"}, {"[::]:0", "::1"}} {
 		t.Run(way.listen+" by "+way.dial, func(t *testing.T) {

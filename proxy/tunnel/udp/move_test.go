@@ -60,8 +60,8 @@ func dtls(text string) string {
 	return "\x17\xfe\xfd\x00\x01" + "\x00\x00\x00\x00\x00\x00\x00\x05" + text
 }
 
-// TestMoves: datagrams from another port of the client's reach the connection after the client has heard that it must prove itself, and the
-// server's reach the client. Neither end begins a new connection.
+// TestMoves: datagrams from another port of the client's reach the connection after the client has heard that it must
+// prove itself, and the server's reach the client. Neither end begins a new connection.
 func TestMoves(t *testing.T) {
 	l := listen(t)
 	client, server, moves := movers(t, l)
@@ -112,7 +112,8 @@ func TestMovesBothWays(t *testing.T) {
 	brings(t, client, server, "to the server", func() {})
 }
 
-// TestWriteFailsBesideMove: a write that fails while a move has the next socket taken waits for it, and not each for the other.
+// TestWriteFailsBesideMove: a write that fails while a move has the next socket taken waits for it, and not each for
+// the other.
 func TestWriteFailsBesideMove(t *testing.T) {
 	client, _, _ := movers(t, listen(t))
 	closed, _, err := connected(t.Context(), client.RemoteAddr().String(), nil)
@@ -169,8 +170,8 @@ func TestHeardAgain(t *testing.T) {
 	}
 }
 
-// TestOnlyThePeerMoves: nobody but the client moves a connection: not without the key, not by a message of the client's that was seen on its way,
-// from whichever address, and not by an older one.
+// TestOnlyThePeerMoves: nobody but the client moves a connection: not without the key, not by a message of the client's
+// that was seen on its way, from whichever address, and not by an older one.
 func TestOnlyThePeerMoves(t *testing.T) {
 	l := listen(t)
 	client, server, _ := movers(t, l)
@@ -219,7 +220,8 @@ func TestOnlyThePeerMoves(t *testing.T) {
 	}
 }
 
-// TestListenerForgets: a client hears from the process that listens now that the connection is not known there, or that nobody listens.
+// TestListenerForgets: a client hears from the process that listens now that the connection is not known there, or that
+// nobody listens.
 func TestListenerForgets(t *testing.T) {
 	address, err := freeport.Find("udp", "127.0.0.1") // one listener after the other has it, and no socket of the client's in between
 	if err != nil {
@@ -262,7 +264,8 @@ func TestListenerForgets(t *testing.T) {
 	lost()
 }
 
-// TestStraysAreFewAndShort: a listener answers datagrams of no connection with less than it got, only so many, and none that does not look like ours.
+// TestStraysAreFewAndShort: a listener answers datagrams of no connection with less than it got, only so many, and none
+// that does not look like ours.
 func TestStraysAreFewAndShort(t *testing.T) {
 	l := listen(t)
 	raw, err := net.Dial("udp", l.Addr().String())

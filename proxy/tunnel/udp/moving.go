@@ -62,8 +62,8 @@ func (m *moving) can() bool {
 	return m.key != nil
 }
 
-// roams reports whether the connection can move from here: then a write that fails, for want of this host's address or of a route, may succeed
-// from another address.
+// roams reports whether the connection can move from here: then a write that fails, for want of this host's address or
+// of a route, may succeed from another address.
 func (m *moving) roams() bool { return m.try != nil && m.can() }
 
 // hears is Conn.Heard.

@@ -69,7 +69,8 @@ func (w *way) write(b []byte, each int, mark Mark) error {
 	return err
 }
 
-// apart sends datagrams by a write each: one that is too long for the device must not take the others with it. Several writes are one call (sendmmsg).
+// apart sends datagrams by a write each: one that is too long for the device must not take the others with it. Several
+// writes are one call (sendmmsg).
 func (w *way) apart(b []byte, each int, mark Mark) error {
 	if len(b) <= each {
 		return w.one(b, mark)
@@ -114,8 +115,8 @@ func (w *way) one(d []byte, mark Mark) error {
 	return err
 }
 
-// write sends a datagram. That it is too long for the path, or that nobody listens there just now, is no error: it is lost like others.
-// oob are control messages.
+// write sends a datagram. That it is too long for the path, or that nobody listens there just now, is no error: it is
+// lost like others. oob are control messages.
 func (s *socket) write(p, oob []byte, to netip.AddrPort) error {
 	_, _, err := s.WriteMsgUDPAddrPort(p, oob, to)
 	if passing(err) {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tune sets the options of a socket. offload: the kernel cuts long writes into datagrams. buffers gives a socket larger buffers than this process may; nil: nothing does.
+// tune sets the options of a socket. offload: the kernel cuts long writes into datagrams. buffers gives a socket larger
+// buffers than this process may; nil: nothing does.
 func tune(c *net.UDPConn, buffers func(fd int) error) (offload bool) {
 	c.SetReadBuffer(SocketBuffer)
 	c.SetWriteBuffer(SocketBuffer)
@@ -77,8 +78,8 @@ func tellDestinations(c *net.UDPConn) {
 	})
 }
 
-// sourceOf returns the control message that has a write leave from the address to which a datagram came, as its control messages say; nil: they do
-// not say. On a socket of IPv6 an address of IPv4 comes, and goes, in its mapped form.
+// sourceOf returns the control message that has a write leave from the address to which a datagram came, as its control
+// messages say; nil: they do not say. On a socket of IPv6 an address of IPv4 comes, and goes, in its mapped form.
 func sourceOf(oob []byte) []byte {
 	all, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -100,8 +101,8 @@ func sourceOf(oob []byte) []byte {
 	return nil
 }
 
-// arrival returns the length of the datagrams that one read brought, 0 if it brought one, and their mark, which they have in common: the kernel
-// joins no others. If a message is cut off, none says anything.
+// arrival returns the length of the datagrams that one read brought, 0 if it brought one, and their mark, which they
+// have in common: the kernel joins no others. If a message is cut off, none says anything.
 func arrival(oob []byte) (each int, mark Mark) {
 	for len(oob) > 0 {
 		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
@@ -132,9 +133,9 @@ func passing(err error) bool {
 		errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EHOSTDOWN)
 }
 
-// uncut reports whether an error of a write says that the kernel has not cut it into datagrams, so that none has left: they are too long for the
-// device (EMSGSIZE), it cannot be cut there just now (EINVAL, seen of Linux 5.15: https://github.com/quinn-rs/quinn/pull/1637), or, forever, the
-// device computes no checksums (EIO, of Linux 6.1).
+// uncut reports whether an error of a write says that the kernel has not cut it into datagrams, so that none has left:
+// they are too long for the device (EMSGSIZE), it cannot be cut there just now (EINVAL, seen of Linux 5.15:
+// https://github.com/quinn-rs/quinn/pull/1637), or, forever, the device computes no checksums (EIO, of Linux 6.1).
 func uncut(err error) (refused, forever bool) {
 	forever = errors.Is(err, unix.EIO)
 	return forever || errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.EINVAL), forever

@@ -13,8 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
-// TestTooLongDatagramGoesAlone: a datagram that is too long for the device, as a probe for the path's size may be, is lost, and takes
-// neither the connection nor the datagram with it that leaves in the same call.
+// TestTooLongDatagramGoesAlone: a datagram that is too long for the device, as a probe for the path's size may be, is
+// lost, and takes neither the connection nor the datagram with it that leaves in the same call.
 func TestTooLongDatagramGoesAlone(t *testing.T) {
 	n := netns.New(t)
 	n.Do(func() {
@@ -31,8 +31,8 @@ func TestTooLongDatagramGoesAlone(t *testing.T) {
 	})
 }
 
-// TestDeviceWithoutChecksums: datagrams that leave together arrive although the device computes no checksums, for which Linux 6.1 does
-// not cut a write.
+// TestDeviceWithoutChecksums: datagrams that leave together arrive although the device computes no checksums, for which
+// Linux 6.1 does not cut a write.
 func TestDeviceWithoutChecksums(t *testing.T) {
 	a, b := netns.New(t), netns.New(t)
 	netns.Connect(a, b, "link", []string{"10.9.0.1/24"}, []string{"10.9.0.2/24"})
@@ -100,7 +100,8 @@ func TestDatagramsAreCutHere(t *testing.T) {
 	}
 }
 
-// TestArrival: the control messages of a read say its datagrams' length and mark, and nothing if one of them is cut off.
+// TestArrival: the control messages of a read say its datagrams' length and mark, and nothing if one of them is cut
+// off.
 func TestArrival(t *testing.T) {
 	oob, data := control(nil, unix.SOL_UDP, unix.UDP_GRO, 4)
 	binary.NativeEndian.PutUint32(data, 1200)

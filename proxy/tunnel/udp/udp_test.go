@@ -87,8 +87,8 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-// TestAnswersLeaveFromTheAskedAddress: a listener on all addresses answers from the one to which a client has sent, since the client takes
-// datagrams from no other.
+// TestAnswersLeaveFromTheAskedAddress: a listener on all addresses answers from the one to which a client has sent,
+// since the client takes datagrams from no other.
 func TestAnswersLeaveFromTheAskedAddress(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
 		l, err := Listen(address)
@@ -120,8 +120,8 @@ func TestAnswersLeaveFromTheAskedAddress(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptForStrangers: a listener keeps nothing for an address before it has echoed its cookie, and sends no more bytes than it
-// was sent.
+// TestNothingIsKeptForStrangers: a listener keeps nothing for an address before it has echoed its cookie, and sends no
+// more bytes than it was sent.
 func TestNothingIsKeptForStrangers(t *testing.T) {
 	l := listen(t)
 	raw, err := net.Dial("udp", l.Addr().String())
@@ -197,7 +197,8 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// TestEachAddressIsDialed: of a host's addresses the one counts that answers, also behind one where nobody listens and one that is silent.
+// TestEachAddressIsDialed: of a host's addresses the one counts that answers, also behind one where nobody listens and
+// one that is silent.
 func TestEachAddressIsDialed(t *testing.T) {
 	nobody, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -283,8 +284,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// TestFilter: datagrams that a connection's filter refuses do not wait for a Read, unless they came together with another. They are counted, since they have crossed
-// the network.
+// TestFilter: datagrams that a connection's filter refuses do not wait for a Read, unless they came together with
+// another. They are counted, since they have crossed the network.
 func TestFilter(t *testing.T) {
 	l := listen(t)
 	client, server := connect(t, l)

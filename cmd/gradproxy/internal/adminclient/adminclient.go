@@ -144,7 +144,8 @@ func (p *Proxy) Ready(ctx context.Context, exclude ...string) (*admin.Readiness,
 	return r, nil
 }
 
-// Await asks again until the proxy is ready, or ctx ends. It returns the last answer; the error is nil if there was one.
+// Await asks again until the proxy is ready, or ctx ends. It returns the last answer; the error is nil if there was
+// one.
 func (p *Proxy) Await(ctx context.Context, exclude ...string) (*admin.Readiness, error) {
 	var last *admin.Readiness
 	var lastErr error
@@ -257,7 +258,8 @@ func (p *Proxy) Shadow(ctx context.Context) (*trials.Report, error) {
 	return r, nil
 }
 
-// Excerpts has the running proxy ask each peer for its settings about the proxy's site. It also returns the name of that site.
+// Excerpts has the running proxy ask each peer for its settings about the proxy's site. It also returns the name of
+// that site.
 func (p *Proxy) Excerpts(ctx context.Context) (site string, all []admin.Excerpt, err error) {
 	body, err := p.get(ctx, "/peers", http.StatusOK)
 	if err != nil {

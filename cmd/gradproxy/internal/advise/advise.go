@@ -1,7 +1,8 @@
 // Package advise chooses codecs for a job from the results of its proxy's shadow mode, and says why.
 //
-// For each job and role it takes the candidate that leaves fewest bytes among the ones that the guard would let go on, if that saves a tenth at least and one core
-// codes it as fast as the job sends. The user has named the candidates, and with them the loss that is acceptable: finer ones are listed beside the choice.
+// For each job and role it takes the candidate that leaves fewest bytes among the ones that the guard would let go on,
+// if that saves a tenth at least and one core codes it as fast as the job sends. The user has named the candidates, and
+// with them the loss that is acceptable: finer ones are listed beside the choice.
 package advise
 
 import (

@@ -12,7 +12,8 @@ func candidate(codec string, predicted int64, error float64) trials.Candidate {
 	return trials.Candidate{Result: shadow.Result{Codec: codec, Raw: 1e6, Error: error, Coding: 1}, Predicted: predicted}
 }
 
-// The choice is the candidate with fewest bytes, over all peers, that the guard lets go on, that saves enough and that is quick enough.
+// The choice is the candidate with fewest bytes, over all peers, that the guard lets go on, that saves enough and that
+// is quick enough.
 func TestChoice(t *testing.T) {
 	group := func(peer string, list ...trials.Candidate) trials.Group {
 		return trials.Group{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Moved: 1000, Moving: 1, Candidates: list}

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// A logged writes a process's log into this one's: JSON objects with level, msg and more, and other lines, as of the runtime, as errors.
+// A logged writes a process's log into this one's: JSON objects with level, msg and more, and other lines, as of the
+// runtime, as errors.
 type logged struct {
 	log  *slog.Logger
 	name string // of the process

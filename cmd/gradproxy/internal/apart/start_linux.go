@@ -36,7 +36,8 @@ type Process struct {
 	ended  chan struct{} // closed then
 }
 
-// Start starts a process with the rights that this one has now, in the network namespace of the calling thread. The caller must call Watch once.
+// Start starts a process with the rights that this one has now, in the network namespace of the calling thread. The
+// caller must call Watch once.
 func Start(p Part, log *slog.Logger) (*Process, error) {
 	process := &Process{ended: make(chan struct{})}
 	var theirs []*os.File
@@ -55,7 +56,8 @@ func Start(p Part, log *slog.Logger) (*Process, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: append([]string{p.Name}, p.Args...), Dir: "/", ExtraFiles: theirs, Stderr: &logged{log: log, name: p.Name, says: p.Says},
-		// Nothing of the environment is its own: it says nothing to the service manager, and has no setting of this process.
+		// Nothing of the environment is its own: it says nothing to the service manager, and has no setting of this
+		// process.
 		Env:         []string{"GOMEMLIMIT=" + strconv.Itoa(p.Memory)},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
 	}
@@ -121,8 +123,9 @@ func (p *Process) Await() {
 	}
 }
 
-// fork starts a process and returns a channel that gets the error of its end. The thread that starts it stays until then: Linux ties the signal for a
-// parent's death (prctl(2), PR_SET_PDEATHSIG) to the thread that forked, and Go ends threads now and then.
+// fork starts a process and returns a channel that gets the error of its end. The thread that starts it stays until
+// then: Linux ties the signal for a parent's death (prctl(2), PR_SET_PDEATHSIG) to the thread that forked, and Go ends
+// threads now and then.
 func fork(cmd *exec.Cmd) (ended <-chan error, err error) {
 	here, err := networkOf()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package bench measures codecs: how small they make data, how far they change it and how fast they are. Speeds are ratios
-// to copying memory in the same run, since ratios hold from machine to machine where GB/s do not.
+// Package bench measures codecs: how small they make data, how far they change it and how fast they are. Speeds are
+// ratios to copying memory in the same run, since ratios hold from machine to machine where GB/s do not.
 package bench
 
 import (
@@ -16,14 +16,15 @@ type Config struct {
 	Data   []Data
 	// NoFeedback leaves out the error feedback that lossy codecs otherwise have, as they do on the wire.
 	NoFeedback bool
-	// Warmup is how many steps, the data's over and over, go before the counted ones where there is feedback: the residual is
-	// zero at first and grows for a while.
+	// Warmup is how many steps, the data's over and over, go before the counted ones where there is feedback: the
+	// residual is zero at first and grows for a while.
 	Warmup int
-	// Skip is how many steps at the beginning of a sequence go through the codec and do not count. Data with no more steps is an error.
+	// Skip is how many steps at the beginning of a sequence go through the codec and do not count. Data with no more
+	// steps is an error.
 	Skip int
 	// Bytes is how much memory each round copies, encodes and decodes: the data, again and again. It ought to be far
-	// more than the processor's caches; twice as much is allocated, and residuals. A codec that is slow encodes and decodes
-	// as much as it gets through in 0.15 s. 0: 256 MiB.
+	// more than the processor's caches; twice as much is allocated, and residuals. A codec that is slow encodes and
+	// decodes as much as it gets through in 0.15 s. 0: 256 MiB.
 	Bytes int
 	// Rounds is how many rounds are measured. The median counts. 0: 9.
 	Rounds int

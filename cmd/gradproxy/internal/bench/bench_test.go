@@ -113,7 +113,8 @@ func TestUnsuitedBlocksTravelAsTheyAre(t *testing.T) {
 	}
 }
 
-// A tensor that is mostly zeros, as an embedding's gradient, counts as the proxy sends it: without the codes of zeros. The same values come out.
+// A tensor that is mostly zeros, as an embedding's gradient, counts as the proxy sends it: without the codes of zeros.
+// The same values come out.
 func TestZerosAreLeftOut(t *testing.T) {
 	values := make([]float32, 1<<15)
 	for i := range 512 {
@@ -300,8 +301,9 @@ func (h hoarder) Append(dst []byte, src []float32) ([]byte, error) {
 	return h.drop.Append(dst, src)
 }
 
-// Memory that coders hold is told apart from memory that they allocate: an encoder that keeps a copy of each value holds 4 bytes a value,
-// with feedback 8, and the drop below it allocates 4 and 2 for the values that it keeps, and 2 to decode them.
+// Memory that coders hold is told apart from memory that they allocate: an encoder that keeps a copy of each value
+// holds 4 bytes a value, with feedback 8, and the drop below it allocates 4 and 2 for the values that it keeps, and 2
+// to decode them.
 func TestMemory(t *testing.T) {
 	d := Data{Name: "ones", Tensors: []npy.Array{array(make([]float32, 1<<16), 1, tensor.Float32)}}
 	for feedback, holds := range map[bool]float64{false: 4, true: 8} {

@@ -62,7 +62,8 @@ func (c cutter) encoder(n int) (codecs.Encoder, error) {
 	return c.codec.NewEncoder(c.dtype, n)
 }
 
-// encode appends the block of tensor to dst, as it is if the codec finds it unsuited, and without the codes of zeros if there are many.
+// encode appends the block of tensor to dst, as it is if the codec finds it unsuited, and without the codes of zeros if
+// there are many.
 func (b *block) encode(dst, tensor []byte) (_ []byte, f form, err error) {
 	src := tensor[b.off : b.off+b.size]
 	out, err := b.encoder.Append(dst, src)

@@ -20,9 +20,9 @@ type kind struct {
 	dtype tensor.DType
 }
 
-// fromCapture returns the tensors of a capture that a codec may be chosen for, by role and element type, each
-// with the values that it had from message to message. Exact ones, and unknown ones where there are others, are no tensors
-// that anybody would choose a codec for.
+// fromCapture returns the tensors of a capture that a codec may be chosen for, by role and element type, each with the
+// values that it had from message to message. Exact ones, and unknown ones where there are others, are no tensors that
+// anybody would choose a codec for.
 func fromCapture(r io.Reader, name string, c inspect.Config) (found []Data, err error) {
 	taken := 0
 	kinds := map[kind]*collection{}

@@ -45,11 +45,13 @@ func (d Data) steps() (n int) {
 	return n
 }
 
-// ErrData says that a name is neither built-in data nor a file of a known kind, or that the file's content is of another kind.
+// ErrData says that a name is neither built-in data nor a file of a known kind, or that the file's content is of
+// another kind.
 var ErrData = errors.New("unusable data")
 
-// Open returns the built-in data of that name, or else the content of a file: .npy, little-endian elements whose type is the
-// suffix (.float32 or .f32, .bfloat16 or .bf16, ...), or a packet capture. c has the user's knowledge of the capture's job.
+// Open returns the built-in data of that name, or else the content of a file: .npy, little-endian elements whose type
+// is the suffix (.float32 or .f32, .bfloat16 or .bf16, ...), or a packet capture. c has the user's knowledge of the
+// capture's job.
 func Open(name string, c inspect.Config) ([]Data, error) {
 	if d, ok := builtIn(name); ok {
 		return []Data{d}, nil

@@ -16,8 +16,8 @@ type Memory struct {
 	AllocatedBytes float64 `json:"allocated_bytes_per_value"`
 }
 
-// minValues is how many values are coded where memory is measured: with fewer, the other allocations of this process would
-// be seen.
+// minValues is how many values are coded where memory is measured: with fewer, the other allocations of this process
+// would be seen.
 const minValues = 1 << 19
 
 // maxTensors are tensors that are enough as well, however small they are.

@@ -43,8 +43,9 @@ func quality(c cutter, d Data, warmup, skip int) (Size, Error, error) {
 	return size, sums.result(), nil
 }
 
-// through runs a codec through all steps of t, adds to sums how the values of the steps from skip on came out, and returns the bytes
-// that these steps took. warmup steps precede them: t's own, over and over, so that the last of them is t's last.
+// through runs a codec through all steps of t, adds to sums how the values of the steps from skip on came out, and
+// returns the bytes that these steps took. warmup steps precede them: t's own, over and over, so that the last of them
+// is t's last.
 func (c cutter) through(t npy.Array, warmup, skip int, sums *deviation) (total int, err error) {
 	blocks, err := c.cut(len(t.Row(0)))
 	if err != nil {

@@ -26,8 +26,8 @@ const longRound = 150 * time.Millisecond
 // maxPlaces bounds the tensors of a round, so that memory goes to values even where they are tiny.
 const maxPlaces = 1 << 18
 
-// batchBytes are the tensors, in bytes, that are encoded one after another before they are decoded. Decoded values that a processor
-// has yet to write back delay the encoding of some values after them.
+// batchBytes are the tensors, in bytes, that are encoded one after another before they are decoded. Decoded values that
+// a processor has yet to write back delay the encoding of some values after them.
 const batchBytes = 4 << 20
 
 // A workspace is memory that is copied, encoded and decoded in each round.
@@ -78,8 +78,8 @@ func (m *workspace) speed(ctx context.Context, c cutter, d Data, rounds int) (Sp
 	return Speed{median(all[0]), median(all[1]), median(all[2]), median(all[3])}, nil
 }
 
-// fill fills the memory with values of d, step by step and again and again, and makes it larger if there is no room for a
-// single one. It leaves the rest as it is where there are maxPlaces.
+// fill fills the memory with values of d, step by step and again and again, and makes it larger if there is no room for
+// a single one. It leaves the rest as it is where there are maxPlaces.
 func (m *workspace) fill(d Data) (places []place) {
 	off := 0
 	for step := 0; ; step++ {

@@ -25,8 +25,8 @@ func NewTable(w io.Writer, c Config) *Table {
 	return t
 }
 
-// Row writes a row: speeds in GB/s of elements and, in brackets, over that of copying memory; memory in bytes a value, of
-// the encoder, the decoder, and the allocations of each step.
+// Row writes a row: speeds in GB/s of elements and, in brackets, over that of copying memory; memory in bytes a value,
+// of the encoder, the decoder, and the allocations of each step.
 func (t *Table) Row(r Row) {
 	fmt.Fprintf(t.w, "%-*s  %-*s  %-8s %9d %8.3f %7.3f %9.3g %8.5f %6.2f%% %9.3g  %7.2f (%5.3f)  %7.2f (%5.3f)  %5.2f+%4.2f+%4.2f\n", t.codec, r.Codec,
 		t.data, r.Data, r.DType, r.Elements, r.Ratio, r.BitsPerValue, r.NMSE, r.Cosine, 100*r.SignFlips, r.MaxAbsError,

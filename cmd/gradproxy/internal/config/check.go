@@ -386,8 +386,8 @@ func (k *checker) job(name string) *Job {
 	return &k.Jobs[i]
 }
 
-// dtypes lists the types of elements that r can match. Elements that are no floating-point numbers are proved to be no gradient, no
-// aggregate and no state.
+// dtypes lists the types of elements that r can match. Elements that are no floating-point numbers are proved to be no
+// gradient, no aggregate and no state.
 func (r *Rule) dtypes() []tensor.DType {
 	list := slices.Clone(r.DTypes)
 	if len(list) == 0 {

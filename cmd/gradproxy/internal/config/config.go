@@ -33,14 +33,16 @@ type Config struct {
 	Memory     int64         // bytes of tensor blocks held in each direction; default 256 MiB
 	References int64         // bytes of values shared with each peer, each way; default 512 MiB, 0: none are
 	Drain      time.Duration // how long SIGTERM waits for connections to end; default 30 s
-	// RefusedRetry is how long a server that refuses connections is dialled again for a peer; default 30 s, 0: not at all.
+	// RefusedRetry is how long a server that refuses connections is dialled again for a peer; default 30 s, 0: not at
+	// all.
 	RefusedRetry time.Duration
 
 	lines map[string]int // of the keys of the whole file
 	live  bool           // it is no file, but the answer of a peer's running proxy
 }
 
-// MayLose reports whether a tensor may lose something by this configuration, or may by a candidate of it: then the roles of tensors need proofs.
+// MayLose reports whether a tensor may lose something by this configuration, or may by a candidate of it: then the
+// roles of tensors need proofs.
 func (c *Config) MayLose() bool {
 	return len(c.Policy) > 0 || len(c.Shadow) > 0 || slices.ContainsFunc(c.Peers, func(p Peer) bool { return len(p.Budget.Then) > 0 }) ||
 		slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Budget.Then) > 0 })
@@ -199,7 +201,8 @@ func (c *Config) Networks() []netip.Prefix {
 	return all
 }
 
-// Sets reports whether the file sets a size: memory, references, state.memory or tunnel.memory. A default may be made smaller.
+// Sets reports whether the file sets a size: memory, references, state.memory or tunnel.memory. A default may be made
+// smaller.
 func (c *Config) Sets(key string) bool {
 	switch key {
 	case "state.memory":

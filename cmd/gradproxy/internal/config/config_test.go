@@ -124,7 +124,8 @@ policy: [{role: gradient, codec: lossless}]
 admin: "127.0.0.1:9090"
 `
 
-// A value that cannot be read is not reported as missing too, and a peer without a name gets no message with an empty name.
+// A value that cannot be read is not reported as missing too, and a peer without a name gets no message with an empty
+// name.
 func TestPeersThatCannotBeRead(t *testing.T) {
 	for _, peers := range []string{"peers: 5", "peers: [5]", "peers: [{networks: x, may_dial: y}]", "peers: [{dial: tokyo}]"} {
 		_, problems := parse("f", []byte("site: paris\n"+peers+"\n"), known())

@@ -89,8 +89,9 @@ func coarse(text string) (rules []string) {
 	return rules
 }
 
-// No rule that a page shows or the first questions write has pushes or weights travel by 3LC with a multiplier above 1.5: that costs points of accuracy in a training of some hundred
-// steps (docs/loss.md has the table). Lists of a budget and of shadow mode may name one.
+// No rule that a page shows or the first questions write has pushes or weights travel by 3LC with a multiplier above
+// 1.5: that costs points of accuracy in a training of some hundred steps (docs/loss.md has the table). Lists of a
+// budget and of shadow mode may name one.
 func TestNoRuleShownIsTooCoarse(t *testing.T) {
 	for text, want := range map[string]int{
 		`codec: 3lc`: 0, `codec: "3lc(s=auto)"`: 0, `codec: "3lc(s=1.5)"`: 0, `codec: '3lc(s=1.50)'`: 0, `codec: int4} # 3lc(s=1.9)`: 0,

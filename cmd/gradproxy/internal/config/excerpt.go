@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy"
 )
 
-// An excerpt is the part of a site's settings that one peer's own must mirror. A running proxy sends it to that
-// peer as JSON, to which a later version may add fields. Keys, paths, other peers and rules of the policy are no part of it.
+// An excerpt is the part of a site's settings that one peer's own must mirror. A running proxy sends it to that peer as
+// JSON, to which a later version may add fields. Keys, paths, other peers and rules of the policy are no part of it.
 type excerpt struct {
 	Site         string         `json:"site"`
 	Intercepts   bool           `json:"intercepts"` // connections to Networks are taken
@@ -40,7 +40,8 @@ const (
 	maxExcerptJobs     = 64
 )
 
-// Excerpt returns the settings of c about a peer, for that peer; nil: there are none, or too many for the bounds of an excerpt.
+// Excerpt returns the settings of c about a peer, for that peer; nil: there are none, or too many for the bounds of an
+// excerpt.
 func (c *Config) Excerpt(peer string) []byte {
 	p := c.peer(peer)
 	if p == nil {
@@ -81,7 +82,8 @@ func (e *excerpt) check() error {
 	return nil
 }
 
-// between returns the networks of a job that have hosts behind a peer, or hosts here that the peer may reach. The others are of third sites.
+// between returns the networks of a job that have hosts behind a peer, or hosts here that the peer may reach. The
+// others are of third sites.
 func between(networks []netip.Prefix, p *Peer) (both []netip.Prefix) {
 	for _, n := range networks {
 		if slices.ContainsFunc(p.Networks, n.Overlaps) || slices.ContainsFunc(p.MayDial, func(r proxy.DialRule) bool { return n.Overlaps(r.Network) }) {
@@ -96,8 +98,8 @@ func reaches(a, b []netip.Prefix) bool {
 	return slices.ContainsFunc(a, func(n netip.Prefix) bool { return slices.ContainsFunc(b, n.Overlaps) })
 }
 
-// Live compares c with the excerpt that the running proxy of a peer has sent. The excerpt is not trusted: values without the form of
-// a configuration's are an error, and are not printed as they are.
+// Live compares c with the excerpt that the running proxy of a peer has sent. The excerpt is not trusted: values
+// without the form of a configuration's are an error, and are not printed as they are.
 func (c *Config) Live(peer string, text []byte) (Problems, error) {
 	there, err := fromExcerpt(c.Site, peer, text)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The answer of a peer's running proxy is compared as its file would be, but for the keys that a tunnel has shown to be right by coming up.
+// The answer of a peer's running proxy is compared as its file would be, but for the keys that a tunnel has shown to be
+// right by coming up.
 func TestLive(t *testing.T) {
 	no := []string{}
 	for name, x := range map[string]struct {
@@ -68,7 +69,8 @@ policy: [{role: gradient, codec: int8}]
 	}
 }
 
-// A peer's words that have not the form of a configuration's values are refused, so that none of them reaches a terminal.
+// A peer's words that have not the form of a configuration's values are refused, so that none of them reaches a
+// terminal.
 func TestBadExcerpts(t *testing.T) {
 	sites := twoFiles(t, nil, nil)
 	good := string(sites[1].Excerpt("paris"))

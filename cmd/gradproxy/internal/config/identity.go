@@ -106,8 +106,8 @@ func (c *Config) own(now time.Time, say func(warning bool, key, format string, a
 	return leaf, nil
 }
 
-// certificates returns the certificates of a file as a tunnel shows them: the site's own, nil if there is none, and those between it and the
-// authority.
+// certificates returns the certificates of a file as a tunnel shows them: the site's own, nil if there is none, and
+// those between it and the authority.
 func certificates(file string) (leaf *x509.Certificate, chain *x509.CertPool) {
 	text, err := os.ReadFile(file)
 	if err != nil {

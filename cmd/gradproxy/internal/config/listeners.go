@@ -37,7 +37,8 @@ func (l *listener) meets(o *listener) bool {
 	return l.port == o.port && (l.every || o.every || l.host == o.host || l.ip.IsValid() && l.ip == o.ip)
 }
 
-// takes reports whether a connection from this host to an address comes to l, as far as that is visible without asking the host.
+// takes reports whether a connection from this host to an address comes to l, as far as that is visible without asking
+// the host.
 func (l *listener) takes(a netip.AddrPort) bool {
 	t := listenOn("", 0, netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String())
 	local := t.ip.IsLoopback() || t.ip.IsUnspecified() // which dials this host

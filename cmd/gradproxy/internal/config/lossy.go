@@ -88,8 +88,8 @@ func (r *Rule) losesAggregatesOf(j Job) bool {
 	return j.LossyAggregates && (r.Job == "" || r.Job == j.Name)
 }
 
-// takesAggregates reports whether aggregates that may lose something come to rule i: it names them, or names no role and
-// no rule before it takes all of them.
+// takesAggregates reports whether aggregates that may lose something come to rule i: it names them, or names no role
+// and no rule before it takes all of them.
 func (k *checker) takesAggregates(i int) bool {
 	r := k.Policy[i]
 	if slices.Contains(r.Roles, tensor.Aggregate) {

@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/all"
 )
 
-// A rule by which aggregates may lose something is reported each time, and so is a codec too coarse for them. Neither is an
-// error.
+// A rule by which aggregates may lose something is reported each time, and so is a codec too coarse for them. Neither
+// is an error.
 func TestLossyAggregates(t *testing.T) {
 	const (
 		lossy  = `jobs: [{name: a, networks: [10.1.0.0/16], sums: gradients, aggregates: lossy}, {name: b, networks: [10.2.0.0/16], sums: gradients}]`
@@ -88,7 +88,8 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// Loss in rings that nothing on this host can prove is reported; where the user's word is enough, or no loss is asked for, it is not.
+// Loss in rings that nothing on this host can prove is reported; where the user's word is enough, or no loss is asked
+// for, it is not.
 func TestSumsThatNobodySees(t *testing.T) {
 	const none, warning = "", "f:8: jobs[0].sums: proved: with mode: tproxy the job's processes are on other hosts"
 	for _, x := range []struct{ mode, sums, policy, want string }{

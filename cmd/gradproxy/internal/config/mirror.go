@@ -14,8 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// Together compares the configurations of several sites with each other. A contradiction between two sites is an error, a setting of
-// no use to either is a warning. Each configuration must be good by itself.
+// Together compares the configurations of several sites with each other. A contradiction between two sites is an error,
+// a setting of no use to either is a warning. Each configuration must be good by itself.
 func Together(sites []*Config) Problems {
 	var problems Problems
 	for i, a := range sites {
@@ -29,8 +29,8 @@ func Together(sites []*Config) Problems {
 	return problems
 }
 
-// Vouch finds certificates that another of the sites does not accept. The files of a site that cannot be read are left out: Identify
-// has reported them.
+// Vouch finds certificates that another of the sites does not accept. The files of a site that cannot be read are left
+// out: Identify has reported them.
 func Vouch(sites []*Config, now time.Time) Problems {
 	var problems Problems
 	for _, a := range sites {

@@ -58,8 +58,8 @@ func twoFiles(t *testing.T, paris, tokyo []string) []*Config {
 	return all
 }
 
-// Two sites that mirror each other have no problem. Each setting of one that the other does not mirror is named, once, at the
-// file and the key.
+// Two sites that mirror each other have no problem. Each setting of one that the other does not mirror is named, once,
+// at the file and the key.
 func TestTogether(t *testing.T) {
 	no := []string{}
 	for name, x := range map[string]struct {
@@ -162,7 +162,8 @@ func TestVouch(t *testing.T) {
 	}
 }
 
-// A certificate that an authority vouches for by way of another one, which is in the site's file as well, is good: tunnels show both.
+// A certificate that an authority vouches for by way of another one, which is in the site's file as well, is good:
+// tunnels show both.
 func TestVouchByAChain(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()

@@ -25,7 +25,8 @@ const maxFile = 1 << 20
 type Known struct {
 	Codec     func(text string) (codecs.Codec, error)
 	Protocols []string
-	// Exec says that the file is for gradproxy exec, which takes its command's connections, whatever intercept.mode says.
+	// Exec says that the file is for gradproxy exec, which takes its command's connections, whatever intercept.mode
+	// says.
 	Exec bool
 }
 

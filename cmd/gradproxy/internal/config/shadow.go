@@ -53,7 +53,8 @@ func (k *checker) budgets() {
 	}
 }
 
-// unordered warns of rules with a codec that a budget's list does not have: tensors of theirs move to the list's first one, though that may be finer.
+// unordered warns of rules with a codec that a budget's list does not have: tensors of theirs move to the list's first
+// one, though that may be finer.
 func (k *checker) unordered(b *Budget, where string) {
 	if len(b.Then) == 0 {
 		return

@@ -37,7 +37,8 @@ var never = []uint32{
 // netlinkOnly are the address families of a process that looks into others, for look-ups of sockets, or changes rules.
 var netlinkOnly = []uint32{unix.AF_NETLINK}
 
-// families are the address families of the sockets that a proxy opens: for the WAN and jobs, for the service manager, for rules and look-ups of sockets.
+// families are the address families of the sockets that a proxy opens: for the WAN and jobs, for the service manager,
+// for rules and look-ups of sockets.
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
 // mapCommands are the commands of bpf(2) that use maps and detach programs which are there.
@@ -58,8 +59,8 @@ var (
 	absent = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 )
 
-// program returns the filter. It lists the calls that are refused, so that calls of later runtimes pass. Calls of another architecture are refused, or
-// its numbers would go around the list.
+// program returns the filter. It lists the calls that are refused, so that calls of later runtimes pass. Calls of
+// another architecture are refused, or its numbers would go around the list.
 func program(n Needs) []bpf.Instruction {
 	p := []bpf.Instruction{
 		load(offArchitecture), bpf.JumpIf{Cond: bpf.JumpEqual, Val: architecture, SkipTrue: 1}, refuse,
@@ -137,7 +138,8 @@ func filter(n Needs) error {
 	return nil
 }
 
-// filtered returns the error of a system call that a filter has refused, one that was in force before this process started: the kernel itself refuses these calls with another error.
+// filtered returns the error of a system call that a filter has refused, one that was in force before this process
+// started: the kernel itself refuses these calls with another error.
 func filtered(err error) error {
 	return fmt.Errorf("a filter of system calls that this process was started with refuses it (SystemCallFilter= of its unit, or the seccomp profile of its container): %w", err)
 }

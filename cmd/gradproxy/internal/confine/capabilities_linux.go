@@ -15,8 +15,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// keep drops all capabilities of all threads but the ones that n needs, and returns them. The capabilities that the process would
-// miss for its maps and its own files are found out by a try without them.
+// keep drops all capabilities of all threads but the ones that n needs, and returns them. The capabilities that the
+// process would miss for its maps and its own files are found out by a try without them.
 func keep(n Needs) ([]Capability, error) {
 	now := cap.GetProc()
 	has := func(c Capability) bool {
@@ -51,7 +51,8 @@ func keep(n Needs) ([]Capability, error) {
 	return kept, set.SetProc()
 }
 
-// congestionTakes reports whether the kernel lets only CAP_NET_ADMIN, which this process has, choose a TCP congestion control.
+// congestionTakes reports whether the kernel lets only CAP_NET_ADMIN, which this process has, choose a TCP congestion
+// control.
 func congestionTakes(name string) bool {
 	if tunnel.TryCongestion(name) != nil { // with all rights, by which the kernel may load the module
 		return false

@@ -1,13 +1,15 @@
-// Package confine takes from this process, once it has started, the rights that it needs no more, so that a program which takes it
-// over by the bytes that it parses gains little. There are four walls:
+// Package confine takes from this process, once it has started, the rights that it needs no more, so that a program
+// which takes it over by the bytes that it parses gains little. There are four walls:
 //
 //   - capabilities: the process keeps the ones that its mode needs;
 //   - no_new_privs: no program that it starts gains rights;
-//   - Landlock: it opens no file but in the folders that it was told of, and, where they are few, dials no other TCP port;
-//   - seccomp: system calls that it never makes fail with EPERM: starting programs, tracing processes, mounting, loading modules or BPF
-//     programs, sockets of other families, and Multipath TCP, which Landlock does not see.
+//   - Landlock: it opens no file but in the folders that it was told of, and, where they are few, dials no other TCP
+//     port;
+//   - seccomp: system calls that it never makes fail with EPERM: starting programs, tracing processes, mounting,
+//     loading modules or BPF programs, sockets of other families, and Multipath TCP, which Landlock does not see.
 //
-// A wall that the kernel lacks is left out, and the log says so. Nothing here ends the process: a forbidden call fails with EPERM or EACCES.
+// A wall that the kernel lacks is left out, and the log says so. Nothing here ends the process: a forbidden call fails
+// with EPERM or EACCES.
 package confine
 
 import (
@@ -29,9 +31,11 @@ type Needs struct {
 	Ports []uint16
 	// Maps says that it reads and writes maps of BPF programs that are loaded.
 	Maps bool
-	// TryMaps uses one of them. Where it fails without CAP_BPF, as before Linux 5.19 with kernel.unprivileged_bpf_disabled, that is kept. nil: none is tried.
+	// TryMaps uses one of them. Where it fails without CAP_BPF, as before Linux 5.19 with
+	// kernel.unprivileged_bpf_disabled, that is kept. nil: none is tried.
 	TryMaps func() error `json:"-"`
-	// Trace says that it looks into other processes and loads BPF programs, and has no sockets but of netlink. Landlock forbids to look and is left out.
+	// Trace says that it looks into other processes and loads BPF programs, and has no sockets but of netlink. Landlock
+	// forbids to look and is left out.
 	Trace bool
 	// Rules says that it changes rules and others' sockets, and has no sockets but of netlink, and no files.
 	Rules bool
@@ -56,8 +60,9 @@ const (
 // MaxPorts bounds Needs.Ports: the kernel keeps a copy of each for every thread.
 const MaxPorts = 1024
 
-// CongestionTakes reports whether the kernel lets only CAP_NET_ADMIN, which this process has, choose a TCP congestion control, by its name in the kernel.
-// The first answer about a name holds for the life of the process, which gives that capability up.
+// CongestionTakes reports whether the kernel lets only CAP_NET_ADMIN, which this process has, choose a TCP congestion
+// control, by its name in the kernel. The first answer about a name holds for the life of the process, which gives that
+// capability up.
 func CongestionTakes(name string) bool {
 	if is, known := takes.Load(name); known {
 		return is.(bool)
@@ -68,5 +73,6 @@ func CongestionTakes(name string) bool {
 
 var takes sync.Map // answers of CongestionTakes by name
 
-// Apply raises the walls around all threads of this process, and logs them in one line, with one more for each wall that is missing.
+// Apply raises the walls around all threads of this process, and logs them in one line, with one more for each wall
+// that is missing.
 func Apply(n Needs, log *slog.Logger) { apply(n, log) }

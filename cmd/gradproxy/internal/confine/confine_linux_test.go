@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// confined is the process that is confined. Once it is, it writes a line to standard output and waits for the end of standard input; then it
-// writes the result of each attempt.
+// confined is the process that is confined. Once it is, it writes a line to standard output and waits for the end of
+// standard input; then it writes the result of each attempt.
 func confined(text string) {
 	var x trial
 	if err := json.Unmarshal([]byte(text), &x); err != nil {
@@ -84,7 +84,8 @@ func confined(text string) {
 	json.NewEncoder(os.Stdout).Encode(results)
 }
 
-// loseWalls has this process refused the calls that raise walls, as a service manager's filter does which does not name them.
+// loseWalls has this process refused the calls that raise walls, as a service manager's filter does which does not name
+// them.
 func loseWalls() error {
 	raw, err := bpf.Assemble([]bpf.Instruction{
 		load(offNumber),

@@ -18,8 +18,8 @@ const (
 	read  landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir
 	write landlock.AccessFSSet = read | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSMakeReg | ll.AccessFSRemoveFile |
 		ll.AccessFSMakeDir | ll.AccessFSRemoveDir
-	// files are the rights that must be granted: all on files that Landlock knows since Linux 6.10. What later kernels add, as to sockets that
-	// have a path, stays free.
+	// files are the rights that must be granted: all on files that Landlock knows since Linux 6.10. What later kernels
+	// add, as to sockets that have a path, stays free.
 	files landlock.AccessFSSet = ll.AccessFSExecute | ll.AccessFSWriteFile | ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSRemoveDir |
 		ll.AccessFSRemoveFile | ll.AccessFSMakeChar | ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeSock | ll.AccessFSMakeFifo |
 		ll.AccessFSMakeBlock | ll.AccessFSMakeSym | ll.AccessFSRefer | ll.AccessFSTruncate | ll.AccessFSIoctlDev
@@ -27,8 +27,9 @@ const (
 	portsABI = 4
 )
 
-// system are the places that Go's and C's libraries read whenever they like: names of hosts and services, time zones, modules of the
-// resolver, and the kernel's settings. Processes' own folders in /proc are closed by Landlock's rule on tracing.
+// system are the places that Go's and C's libraries read whenever they like: names of hosts and services, time zones,
+// modules of the resolver, and the kernel's settings. Processes' own folders in /proc are closed by Landlock's rule on
+// tracing.
 var system = []string{"/etc", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo",
 	"/proc", "/sys", "/dev/urandom"}
 
@@ -45,7 +46,8 @@ func folders(files []string) []string {
 	return slices.Compact(all)
 }
 
-// restrict has Landlock open only the files that n needs, and dial only its ports. It returns a word for each, as for the log.
+// restrict has Landlock open only the files that n needs, and dial only its ports. It returns a word for each, as for
+// the log.
 func restrict(n Needs) (filesAre, portsAre string, err error) {
 	filesAre, portsAre = "any", "any"
 	if n.Trace {

@@ -1,11 +1,11 @@
-// Package demo shows on one machine, with nothing to configure, the effect of gradproxy on a training job across a WAN. It
-// trains the same small classifier several times with two workers in one process, whose connections cross an emulated link:
-// directly, and through two proxies. Then it compares seconds, bytes, loss, accuracy, and the weights, bit by bit, and says
-// whether gradproxy's promise for each run is true.
+// Package demo shows on one machine, with nothing to configure, the effect of gradproxy on a training job across a WAN.
+// It trains the same small classifier several times with two workers in one process, whose connections cross an
+// emulated link: directly, and through two proxies. Then it compares seconds, bytes, loss, accuracy, and the weights,
+// bit by bit, and says whether gradproxy's promise for each run is true.
 //
 // The jobs know nothing of proxies: gloosim speaks the wire of torch.distributed, ddp uses it as PyTorch's
-// DistributedDataParallel does, pslitesim speaks ps-lite, paramserver is MXNet's kvstore on it, tensorflowsim speaks TensorFlow's gRPC, flowersim Flower, nvflaresim NVFlare, and train computes, on the
-// images of package digits.
+// DistributedDataParallel does, pslitesim speaks ps-lite, paramserver is MXNet's kvstore on it, tensorflowsim speaks
+// TensorFlow's gRPC, flowersim Flower, nvflaresim NVFlare, and train computes, on the images of package digits.
 package demo
 
 import (
@@ -35,8 +35,8 @@ type Options struct {
 }
 
 // DefaultSteps is how many steps of training let the first two, in which the proxies learn the tensors' roles and
-// everything travels exactly, weigh little: with the default model the four runs on Gloo's wire take 63 s at 50 Mbit/s and
-// 60 ms, where a step costs two round trips and more however few bytes it sends.
+// everything travels exactly, weigh little: with the default model the four runs on Gloo's wire take 63 s at 50 Mbit/s
+// and 60 ms, where a step costs two round trips and more however few bytes it sends.
 const DefaultSteps = 90
 
 // A Link is the emulated link between the two sites, alike in both directions.
@@ -119,8 +119,8 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Do runs o, tells its progress on out, live if that is a terminal, and returns the results, of the runs before it if one
-// fails. If all runs are done, but one has not ended as it must, the error wraps ErrBroken.
+// Do runs o, tells its progress on out, live if that is a terminal, and returns the results, of the runs before it if
+// one fails. If all runs are done, but one has not ended as it must, the error wraps ErrBroken.
 func Do(ctx context.Context, o Options, out io.Writer) (Report, error) {
 	o = o.withDefaults()
 	report := Report{Link: LinkReport{RateBPS: o.Link.Rate, RTTMS: float64(o.Link.RTT) / float64(time.Millisecond)}}

@@ -75,7 +75,8 @@ func TestParameterServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 64-32-10 is 9,640 bytes; two workers push and pull that at each of 4 steps, and one pushes and both pull it before.
+	// 64-32-10 is 9,640 bytes; two workers push and pull that at each of 4 steps, and one pushes and both pull it
+	// before.
 	const minimum = (4*4 + 3) * 9640
 	direct, half := report.Runs[0], report.Runs[1]
 	for _, r := range report.Runs {
@@ -125,8 +126,8 @@ func TestCodesOfRuns(t *testing.T) {
 	}
 }
 
-// A demo that shows everything has one run at least of every codec that may lose something, and the default demo no more
-// than it had.
+// A demo that shows everything has one run at least of every codec that may lose something, and the default demo no
+// more than it had.
 func TestAllShowsEveryMethod(t *testing.T) {
 	shown := map[string]bool{}
 	for _, code := range AllCodes("gloo") {
@@ -194,8 +195,8 @@ func TestDifferencesAreSeen(t *testing.T) {
 	}
 }
 
-// A promise that is not kept is an error, after all runs are done: here the same changed messages pass through proxies that
-// may lose nothing, and through such as may lose something only before sums are shared.
+// A promise that is not kept is an error, after all runs are done: here the same changed messages pass through proxies
+// that may lose nothing, and through such as may lose something only before sums are shared.
 func TestBrokenPromisesAreErrors(t *testing.T) {
 	const firstPhase, secondPhase = 5, 7 // messages of the second step
 	for _, c := range []struct {
@@ -320,8 +321,8 @@ func TestValidateListsEveryError(t *testing.T) {
 }
 
 // A relay stands for two proxies. Of the messages of all-reduces that pass from the far site to the near one it negates
-// the floats of one, or closes everything before one, counted from 1; 0: none. If stuck is set, it calls that on the first
-// connection and carries nothing.
+// the floats of one, or closes everything before one, counted from 1; 0: none. If stuck is set, it calls that on the
+// first connection and carries nothing.
 type relay struct {
 	between     Between
 	negate, cut int

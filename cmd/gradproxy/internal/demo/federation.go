@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A federation is how hospitals train on one framework's wire: they join the server at the far site, which has them train, round after round. C is a hospital as the
-// server sees it.
+// A federation is how hospitals train on one framework's wire: they join the server at the far site, which has them
+// train, round after round. C is a hospital as the server sees it.
 type federation[C interface{ End() error }] struct {
 	serve  func(ctx context.Context, l net.Listener, joined func(C)) error // accepts hospitals until ctx is done, and closes l and their connections then
 	join   func(ctx context.Context, conn net.Conn, h *hospital) error     // has a hospital answer the server until the server ends the training

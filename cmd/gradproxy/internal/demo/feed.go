@@ -7,9 +7,9 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 )
 
-// A feed deals one rank its batches. Half of the images are moved by a pixel, as is usual where images are few: else the
-// classifier knows all 1,442 by heart after three epochs, and the rest of its gradients comes in bursts, unlike the gradients
-// of a job that has something to learn.
+// A feed deals one rank its batches. Half of the images are moved by a pixel, as is usual where images are few: else
+// the classifier knows all 1,442 by heart after three epochs, and the rest of its gradients comes in bursts, unlike the
+// gradients of a job that has something to learn.
 type feed struct {
 	data    digits.Set
 	batches train.Batches

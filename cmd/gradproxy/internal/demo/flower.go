@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/flower/flowersim"
 )
 
-// federated trains as Flower does with FedAvg: two hospitals at the near site train the server's model, each on images of its own, and send it back; the server at
-// the far site averages their models. Each hospital tests the average, too.
+// federated trains as Flower does with FedAvg: two hospitals at the near site train the server's model, each on images
+// of its own, and send it back; the server at the far site averages their models. Each hospital tests the average, too.
 func federated(ctx context.Context, r *run) (trained, error) {
 	return federation[*flowersim.Client]{flowersim.Serve, joinFlower, averageModels}.train(ctx, r)
 }

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Both hospitals end with the server's last model, the same in each run, and the model crosses the link for each of them.
+// Both hospitals end with the server's last model, the same in each run, and the model crosses the link for each of
+// them.
 func TestFederated(t *testing.T) {
 	o := small()
 	o.Wires, o.Codes, o.Steps = []string{"flower"}, []string{Lossless}, localSteps+1
@@ -20,7 +21,8 @@ func TestFederated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 64-32-10 is 9,640 bytes; in each of two rounds it goes down twice to two hospitals and comes back once, and once before.
+	// 64-32-10 is 9,640 bytes; in each of two rounds it goes down twice to two hospitals and comes back once, and once
+	// before.
 	const minimum = (2*6 + 1) * 9640
 	for _, r := range report.Runs {
 		if r.Wire != "flower" || !r.ReplicasIdentical || r.ReplicaDistance != 0 || !r.SameAsDirect || r.Accuracy <= 0 {

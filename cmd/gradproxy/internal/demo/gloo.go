@@ -24,7 +24,8 @@ func gloo(ctx context.Context, r *run) (trained, error) {
 	if err != nil {
 		return trained{}, err
 	}
-	// The addresses that the ranks tell each other, one at each site (RFC 5737): rank 1's is the greater, so it connects.
+	// The addresses that the ranks tell each other, one at each site (RFC 5737): rank 1's is the greater, so it
+	// connects.
 	published := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("198.51.100.1:1")}
 	config := func(rank int) gloosim.Config {
 		if rank == 0 {

@@ -11,7 +11,8 @@ import (
 // localSteps is how many batches a hospital trains on between two averages.
 const localSteps = 15
 
-// A hospital is a client of federated learning: it has the last model that the server sent, or that model after its own steps of training.
+// A hospital is a client of federated learning: it has the last model that the server sent, or that model after its own
+// steps of training.
 type hospital struct {
 	run    *run
 	number int

@@ -9,8 +9,9 @@ import (
 	"github.com/gradproxy/gradproxy/parser/nvflare/nvflaresim"
 )
 
-// differences trains as NVFlare does with FedAvg and results of kind WEIGHT_DIFF: two hospitals at the near site train the server's model, each on images of its own, and
-// the server at the far site fetches by how much that has changed the weights, and adds the mean. Each hospital gets the last model, too.
+// differences trains as NVFlare does with FedAvg and results of kind WEIGHT_DIFF: two hospitals at the near site train
+// the server's model, each on images of its own, and the server at the far site fetches by how much that has changed
+// the weights, and adds the mean. Each hospital gets the last model, too.
 func differences(ctx context.Context, r *run) (trained, error) {
 	return federation[*nvflaresim.Client]{nvflaresim.Serve, joinNVFlare, addDifferences}.train(ctx, r)
 }

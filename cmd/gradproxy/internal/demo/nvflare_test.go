@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Both hospitals end with the server's last model, the same in each run, and the model and the changes cross the link for each of them.
+// Both hospitals end with the server's last model, the same in each run, and the model and the changes cross the link
+// for each of them.
 func TestDifferences(t *testing.T) {
 	o := small()
 	o.Wires, o.Codes, o.Steps = []string{"nvflare"}, []string{Lossless}, localSteps+1
@@ -20,7 +21,8 @@ func TestDifferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 64-32-10 is 9,640 bytes; in each of two rounds it goes down to two hospitals and the changes come back, and down once more at the end.
+	// 64-32-10 is 9,640 bytes; in each of two rounds it goes down to two hospitals and the changes come back, and down
+	// once more at the end.
 	const minimum = (2*4 + 2) * 9640
 	const maximum = minimum + 2*(2*24+22)*1200 // headers of a hospital's frames: 24 in a round, 22 before and after
 	for _, r := range report.Runs {

@@ -17,8 +17,8 @@ const (
 	likeReplicas                // the ranks' weights differ by less than maxDistance: sums may lose detail
 )
 
-// maxDistance is how far apart replicas may end, relative to the norm of their weights: a tenth of the distance that a classifier's
-// accuracy notices.
+// maxDistance is how far apart replicas may end, relative to the norm of their weights: a tenth of the distance that a
+// classifier's accuracy notices.
 const maxDistance = 0.02
 
 // ErrBroken is wrapped by errors of runs that ended otherwise than gradproxy promises.

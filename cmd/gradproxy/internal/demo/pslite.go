@@ -14,8 +14,8 @@ import (
 )
 
 // parameterServer trains as MXNet's kvstore "dist_sync" does, on the wire of ps-lite: the workers at the near site, the
-// scheduler and one server at the far one. Requests cross the link on connections that workers open, and their answers on
-// connections that the server opens.
+// scheduler and one server at the far one. Requests cross the link on connections that workers open, and their answers
+// on connections that the server opens.
 func parameterServer(ctx context.Context, r *run) (trained, error) {
 	j := &psJob{run: r, far: make(map[string]string), near: make(map[string]string)}
 	defer j.close()

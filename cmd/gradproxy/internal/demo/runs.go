@@ -89,9 +89,9 @@ func AllCodes(wire string) []string {
 	return append(codes, methods[:]...)
 }
 
-// methods are shown one after another by a demo that shows everything, on the wire of gloo and where loss leaves replicas
-// alike: one of each kind that the default runs leave out. Three send more than by default, 1 %, for the few steps of a
-// demo: unisp would then end no better than guessing, and randomk and gspar a little less accurate.
+// methods are shown one after another by a demo that shows everything, on the wire of gloo and where loss leaves
+// replicas alike: one of each kind that the default runs leave out. Three send more than by default, 1 %, for the few
+// steps of a demo: unisp would then end no better than guessing, and randomk and gspar a little less accurate.
 var methods = [...]string{
 	"fp16",
 	"bf16",
@@ -123,8 +123,8 @@ func plain(code string) bool {
 	return err == nil && c.Traits().Unbiased
 }
 
-// newRun returns the run that code asks for. One codec is for all tensors that may lose detail while replicas stay alike, two
-// are for gradients and for their sums or the weights.
+// newRun returns the run that code asks for. One codec is for all tensors that may lose detail while replicas stay
+// alike, two are for gradients and for their sums or the weights.
 func newRun(wire, code string) Run {
 	r := Run{Wire: wire, Name: code}
 	if code == Lossless {

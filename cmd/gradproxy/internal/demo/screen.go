@@ -71,8 +71,8 @@ func (l Link) String() string {
 	return s
 }
 
-// begin shows that a run begins. carried returns the bytes that its link has carried so far, there and back. The function returned
-// ends it.
+// begin shows that a run begins. carried returns the bytes that its link has carried so far, there and back. The
+// function returned ends it.
 func (s *screen) begin(r Run, carried func() (there, back uint64)) (end func()) {
 	s.mu.Lock()
 	s.at++

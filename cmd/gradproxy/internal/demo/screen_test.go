@@ -53,8 +53,8 @@ func TestLiveTableIsRedrawnInPlace(t *testing.T) {
 	}
 }
 
-// The default runs' table fits a terminal of 80 columns, and does not grow; of a wider one each line is cut, since a line
-// that wraps would stay when the table is drawn anew.
+// The default runs' table fits a terminal of 80 columns, and does not grow; of a wider one each line is cut, since a
+// line that wraps would stay when the table is drawn anew.
 func TestTableFitsATerminal(t *testing.T) {
 	var out bytes.Buffer
 	o := Options{}.withDefaults()

@@ -15,9 +15,11 @@ import (
 	"github.com/gradproxy/gradproxy/parser/tensorflow/tensorflowsim"
 )
 
-// synchronized trains on the wire of TensorFlow, with the exchange of its SyncReplicasOptimizer: the workers at the near site, the parameter server at the far one. Each pulls the
-// other's tensors. Workers call the server on connections of their own, and the server calls each worker on another. A worker's step ends when the mean of all workers' gradients
-// is applied, which the server does by itself: in TensorFlow the first worker has it done, and hands out tokens for the next step.
+// synchronized trains on the wire of TensorFlow, with the exchange of its SyncReplicasOptimizer: the workers at the
+// near site, the parameter server at the far one. Each pulls the other's tensors. Workers call the server on
+// connections of their own, and the server calls each worker on another. A worker's step ends when the mean of all
+// workers' gradients is applied, which the server does by itself: in TensorFlow the first worker has it done, and hands
+// out tokens for the next step.
 func synchronized(ctx context.Context, r *run) (trained, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	j := &tfJob{run: r, model: r.model(0), optimizer: train.SGD{Rate: rate, Momentum: momentum}, gradients: make([][][]float32, ranks), applied: make(chan struct{})}
@@ -117,8 +119,8 @@ func (j *tfJob) close() {
 // id is the number by which the two ends know a worker's step. Numbers of all workers differ.
 func (w *tfWorker) id(step int) uint64 { return uint64(step*ranks + w.number + 1) }
 
-// step runs a worker's step on the server: it has the variables for the worker, pulls the worker's gradients, and waits until the gradients of all workers are applied. In the
-// step behind the last one the worker only reads the variables.
+// step runs a worker's step on the server: it has the variables for the worker, pulls the worker's gradients, and waits
+// until the gradients of all workers are applied. In the step behind the last one the worker only reads the variables.
 func (j *tfJob) step(ctx context.Context, session string, id uint64) error {
 	number := int(id-1) % ranks
 	w, step := j.workers[number], int(id-1)/ranks
@@ -234,7 +236,8 @@ func (w *tfWorker) train(ctx context.Context) error {
 	return err
 }
 
-// step runs a step: the worker pulls the variables and has the gradients of the feed's next batch, if there is one, for the server.
+// step runs a step: the worker pulls the variables and has the gradients of the feed's next batch, if there is one, for
+// the server.
 func (w *tfWorker) step(ctx context.Context, step int, feed *feed) (loss float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

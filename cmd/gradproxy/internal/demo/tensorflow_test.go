@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Both workers end with the server's last variables, the same in each run, and variables and gradients cross the link for each of them.
+// Both workers end with the server's last variables, the same in each run, and variables and gradients cross the link
+// for each of them.
 func TestSynchronized(t *testing.T) {
 	o := small()
 	o.Wires, o.Codes = []string{"tensorflow"}, []string{Lossless}
@@ -23,7 +24,8 @@ func TestSynchronized(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 64-32-10 is 9,640 bytes; two workers pull it and have as much for the server at each of 4 steps, and pull it once more.
+	// 64-32-10 is 9,640 bytes; two workers pull it and have as much for the server at each of 4 steps, and pull it once
+	// more.
 	const minimum = (4*4 + 2) * 9640
 	for _, r := range report.Runs {
 		if r.Wire != "tensorflow" || !r.ReplicasIdentical || r.ReplicaDistance != 0 || !r.SameAsDirect || r.Accuracy <= 0 {
@@ -35,8 +37,8 @@ func TestSynchronized(t *testing.T) {
 	}
 }
 
-// A job that is stopped in its first step ends with that error, on both of the wires whose processes wait for calls of each other, and leaves no goroutine behind; nor does one
-// that has come to its end.
+// A job that is stopped in its first step ends with that error, on both of the wires whose processes wait for calls of
+// each other, and leaves no goroutine behind; nor does one that has come to its end.
 func TestStopped(t *testing.T) {
 	for _, wire := range []string{"tensorflow", "nvflare"} {
 		for _, stops := range []bool{false, true} {

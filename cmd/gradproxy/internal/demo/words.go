@@ -133,7 +133,8 @@ func (r Run) throughServer() string {
 	return to + "; " + back + ": both processes must end with the same weights"
 }
 
-// throughAverage is the purpose of a run with loss in changes of the weights, on the way to a server that adds their mean, or in models on the way back.
+// throughAverage is the purpose of a run with loss in changes of the weights, on the way to a server that adds their
+// mean, or in models on the way back.
 func (r Run) throughAverage() string {
 	to, back := "changes of the weights arrive exactly", "models come back exactly"
 	if lossy(r.Gradients) {

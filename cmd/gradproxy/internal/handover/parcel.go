@@ -5,10 +5,12 @@
 //	new process → taken: from here on the connections are its own; or why it does not take over
 //	old process → end of the stream, once it has let everything go; or an error, if it has not waited for the message and carries on
 //
-// Messages are JSON behind their length (4 bytes, big-endian). Descriptors come in messages of one byte, as many as perMessage with each (SCM_RIGHTS,
-// unix(7)), and the state in pieces, each behind its length; a piece without bytes is the last.
+// Messages are JSON behind their length (4 bytes, big-endian). Descriptors come in messages of one byte, as many as
+// perMessage with each (SCM_RIGHTS, unix(7)), and the state in pieces, each behind its length; a piece without bytes is
+// the last.
 //
-// The socket is a trust boundary: it lies in a folder that nobody else can write, and either end refuses a process of another user (SO_PEERCRED).
+// The socket is a trust boundary: it lies in a folder that nobody else can write, and either end refuses a process of
+// another user (SO_PEERCRED).
 package handover
 
 import (

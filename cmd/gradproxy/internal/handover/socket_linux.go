@@ -24,7 +24,8 @@ type Listener struct {
 	*net.UnixListener
 }
 
-// Listen returns a Listener at path, where no process may listen any more. A socket that is there is replaced, and its folder made if it is missing.
+// Listen returns a Listener at path, where no process may listen any more. A socket that is there is replaced, and its
+// folder made if it is missing.
 func Listen(path string) (*Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -112,7 +113,8 @@ type Giver struct {
 // firstWithin is how long the other end may take for its first message.
 const firstWithin = 10 * time.Second
 
-// Accept waits for a process of the same user that asks to take over the site's connections. Others are refused, and told to refused.
+// Accept waits for a process of the same user that asks to take over the site's connections. Others are refused, and
+// told to refused.
 func (l *Listener) Accept(site string, refused func(error)) (*Giver, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -157,8 +159,8 @@ func (g *Giver) Refuse(why error) error {
 	return errors.Join(writeMessage(g.conn, &Answer{Protocol: Protocol, PID: os.Getpid(), Error: why.Error()}), g.conn.Close())
 }
 
-// Give hands everything over and returns nil once the new process has it; after an error this process still has all. files are the descriptors, first of
-// the listeners; state writes the state of the tensors.
+// Give hands everything over and returns nil once the new process has it; after an error this process still has all.
+// files are the descriptors, first of the listeners; state writes the state of the tensors.
 func (g *Giver) Give(ctx context.Context, a *Answer, files []*os.File, state func(io.Writer) error) error {
 	defer context.AfterFunc(ctx, func() { g.conn.SetDeadline(time.Unix(1, 0)) })()
 	a.Protocol, a.PID = Protocol, os.Getpid()
@@ -230,9 +232,10 @@ var ErrNobody = errors.New("no process is there to take over from")
 // slowAfter is how often the new process is told that the old one has not let everything go yet.
 const slowAfter = 10 * time.Second
 
-// TakeOver asks the process that listens at path for everything that it has, and returns once this process has it and the other has let it go. It is ErrNobody
-// if there is none. After another error the other process goes on as before, or has died. Nothing is taken unless check, which is told of everything before,
-// returns nil. ctx bounds the time until this process has everything; then only the other's end counts, and slow is called every 10 s until it comes.
+// TakeOver asks the process that listens at path for everything that it has, and returns once this process has it and
+// the other has let it go. It is ErrNobody if there is none. After another error the other process goes on as before,
+// or has died. Nothing is taken unless check, which is told of everything before, returns nil. ctx bounds the time
+// until this process has everything; then only the other's end counts, and slow is called every 10 s until it comes.
 func TakeOver(ctx context.Context, path string, q Request, check func(*Parcel) error, slow func()) (p *Parcel, err error) {
 	d := net.Dialer{}
 	c, err := d.DialContext(ctx, "unix", path)
@@ -287,8 +290,9 @@ func TakeOver(ctx context.Context, path string, q Request, check func(*Parcel) e
 	return p, p.take(slow)
 }
 
-// take tells the old process that the connections are this one's, and waits until it has let them go, however long that takes: without them they would be
-// lost, and with them both processes would use their sockets. An error says that the old process carries on, or has died before it heard of it.
+// take tells the old process that the connections are this one's, and waits until it has let them go, however long that
+// takes: without them they would be lost, and with them both processes would use their sockets. An error says that the
+// old process carries on, or has died before it heard of it.
 func (p *Parcel) take(slow func()) error {
 	p.conn.SetDeadline(time.Now().Add(firstWithin))
 	told := writeMessage(p.conn, &taken{Taken: true}) // fails where the old process has refused meanwhile

@@ -3,7 +3,8 @@ package inspect
 // alikeWithin is the part of the bytes by which policies differ that count as alike.
 const alikeWithin = 0.01
 
-// alike says why all policies of a WhatIf cost the same; "": they do not, or there is one only. roles has the bytes of tensors.
+// alike says why all policies of a WhatIf cost the same; "": they do not, or there is one only. roles has the bytes of
+// tensors.
 func (w *WhatIf) alike(roles RoleBytes) string {
 	if len(w.Outcomes) < 3 { // direct, and one policy
 		return ""

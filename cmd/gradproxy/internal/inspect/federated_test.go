@@ -23,7 +23,8 @@ type federatedTruth struct {
 	}
 }
 
-// Of recorded jobs of Flower every array is found, and no other byte: models as state, and arrays in objects, where no bit may change, as exact.
+// Of recorded jobs of Flower every array is found, and no other byte: models as state, and arrays in objects, where no
+// bit may change, as exact.
 func TestFlowerCaptures(t *testing.T) {
 	for _, file := range require.Captures(t, "flower-*.pcap.gz") {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package inspect reports on a packet capture: the connections and their protocols, how many of their bytes are tensors of
-// which role, and how small they would travel.
+// Package inspect reports on a packet capture: the connections and their protocols, how many of their bytes are tensors
+// of which role, and how small they would travel.
 //
 // It runs the same code as two proxies, one beside each end of every connection: the parsers, the content check before
 // lossy coding, and for each policy of interest the proxy's own sender. All connections of a capture are one job.
@@ -22,10 +22,11 @@ type Config struct {
 	Ranks int // at most, in a group; 0: unknown
 	// Policies are the policies to cost, as CheckPolicy takes them; Lossless is always one.
 	Policies []string
-	// MaxCopies bounds the memory for the last values of tensors, in bytes, once and again for each policy; 0 stands for
-	// 1 GiB. Tensors beyond it are Unknown, since nothing can be compared.
+	// MaxCopies bounds the memory for the last values of tensors, in bytes, once and again for each policy; 0 stands
+	// for 1 GiB. Tensors beyond it are Unknown, since nothing can be compared.
 	MaxCopies int
-	// WhatIf asks for the job's time and price on links; nil: nobody does. Its Sites also tell which hosts share a proxy.
+	// WhatIf asks for the job's time and price on links; nil: nobody does. Its Sites also tell which hosts share a
+	// proxy.
 	WhatIf *Question
 }
 

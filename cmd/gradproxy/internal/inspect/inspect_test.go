@@ -213,8 +213,8 @@ func TestGlooCapturesEqualTheirTruth(t *testing.T) {
 	}
 }
 
-// The same of recorded ps-lite jobs. Their roles are on the wire: MXNet's are exactly the roles that the framework gave its
-// arrays; of other programs the truth calls nothing a gradient, but they may keep MXNet's or BytePS's conventions.
+// The same of recorded ps-lite jobs. Their roles are on the wire: MXNet's are exactly the roles that the framework gave
+// its arrays; of other programs the truth calls nothing a gradient, but they may keep MXNet's or BytePS's conventions.
 func TestPSLiteCapturesEqualTheirTruth(t *testing.T) {
 	for _, file := range require.Captures(t, "pslite-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -248,9 +248,9 @@ func checkRoles(t *testing.T, d Direction, sums parser.Sums, reduced, steps int)
 	}
 }
 
-// No parser takes the captures of other protocols for its own.
-// An application's pushes of many keys are gradients on the user's word, but for the first of rank 0 to each of two servers, which may be initial
-// weights. Here each push has the same values as the one before, which refutes that word. The role of the answers is not known.
+// No parser takes the captures of other protocols for its own. An application's pushes of many keys are gradients on
+// the user's word, but for the first of rank 0 to each of two servers, which may be initial weights. Here each push has
+// the same values as the one before, which refutes that word. The role of the answers is not known.
 func TestListsOfACapture(t *testing.T) {
 	for _, file := range require.Captures(t, "pslite-kvapp.pcap*") {
 		for sums, want := range map[parser.Sums]RoleBytes{
@@ -305,8 +305,9 @@ func captureOf(trace *gloosim.Trace) []byte {
 	return capturetest.Write(conns, chunks)
 }
 
-// The job has 9 steps of 7510 floats, and half of the bytes that each rank sends are of phase 1. The parser learns the buckets in the first two
-// steps, so 7 have roles. Each bucket earns trust in its first four values, from the second step on, so a proxy codes the last 4 by role.
+// The job has 9 steps of 7510 floats, and half of the bytes that each rank sends are of phase 1. The parser learns the
+// buckets in the first two steps, so 7 have roles. Each bucket earns trust in its first four values, from the second
+// step on, so a proxy codes the last 4 by role.
 func TestRolesOfASimulatedJob(t *testing.T) {
 	const step = 4 * 7510
 	r, err := Read(bytes.NewReader(twoRanks()), Config{Sums: parser.SumsGradients, Policies: []string{Lossless, "int8+int8"}})

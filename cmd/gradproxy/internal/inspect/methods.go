@@ -60,7 +60,8 @@ func (r *reader) run(seg parser.Segment, method string) {
 	}
 }
 
-// send shows bytes that were understood to a flow, which is that of the i-th costing, and counts the tensors by their methods.
+// send shows bytes that were understood to a flow, which is that of the i-th costing, and counts the tensors by their
+// methods.
 func (r *reader) send(from parser.Side, i int, f *estimate.Flow, b []byte) error {
 	segments := r.segments
 	for _, run := range r.runs {

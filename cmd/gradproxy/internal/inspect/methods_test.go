@@ -16,7 +16,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
 )
 
-// anyGRPC is a capture of a parameter server that nobody knows: in each step a client pushes an array and gets another one.
+// anyGRPC is a capture of a parameter server that nobody knows: in each step a client pushes an array and gets another
+// one.
 func anyGRPC(t *testing.T, steps int) []byte {
 	t.Helper()
 	w := grpctest.New(t)

@@ -32,8 +32,8 @@ var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "DELETE ", "CONNECT ", 
 var ports = map[uint16]string{21: "FTP", 22: "ssh", 53: "DNS", 88: "Kerberos", 111: "portmapper", 389: "LDAP", 443: "TLS", 445: "SMB", 636: "LDAP over TLS", 873: "rsync",
 	988: "Lustre", 1883: "MQTT", 2049: "NFS", 2379: "etcd", 3260: "iSCSI", 3300: "Ceph", 5432: "PostgreSQL", 6379: "Redis", 6789: "Ceph", 9092: "Kafka", 11211: "memcached"}
 
-// nameOf guesses the protocol of a connection from the first bytes of its client and its server, and its server's port; "": no guess.
-// The bytes are anybody's.
+// nameOf guesses the protocol of a connection from the first bytes of its client and its server, and its server's port;
+// "": no guess. The bytes are anybody's.
 func nameOf(client, server []byte, port uint16) string {
 	for _, head := range [][]byte{client, server} {
 		switch {

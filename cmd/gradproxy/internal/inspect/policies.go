@@ -16,13 +16,14 @@ import (
 // Lossless is the policy that loses nothing. Every report has its cost.
 const Lossless = "lossless"
 
-// DefaultPolicies are the policies to cost before one has been chosen: the policies of docs/loss.md, which recommends int4.
+// DefaultPolicies are the policies to cost before one has been chosen: the policies of docs/loss.md, which recommends
+// int4.
 func DefaultPolicies() []string {
 	return []string{Lossless, "int4", "int4+int4", "3lc", "3lc+int4"}
 }
 
-// CheckPolicy reports an error in the text of a policy: "CODEC" for gradients and for a server's weights (state), aggregates being
-// lossless, or "CODEC+CODEC" for the former and aggregates.
+// CheckPolicy reports an error in the text of a policy: "CODEC" for gradients and for a server's weights (state),
+// aggregates being lossless, or "CODEC+CODEC" for the former and aggregates.
 func CheckPolicy(text string) error {
 	_, err := newPolicy(text)
 	return err
@@ -77,7 +78,8 @@ func (c *costing) flow(protocol string, d policy.Direction, to string) *estimate
 	return c.trial.FlowTo(policy.Flow{Job: job, Protocol: protocol, Direction: d, LossyAggregates: strings.Contains(c.text, "+")}, to, nil)
 }
 
-// add adds a direction's bytes and the bytes that its flow sends for some of them, which may be none; the rest travels verbatim.
+// add adds a direction's bytes and the bytes that its flow sends for some of them, which may be none; the rest travels
+// verbatim.
 func (c *costing) add(bytes int, s estimate.Sizes) (wire int) {
 	before := c.cost.Bytes
 	c.cost.RawBytes += bytes

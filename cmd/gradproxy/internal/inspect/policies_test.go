@@ -37,8 +37,8 @@ func costs(t *testing.T, r *Report) map[string]Cost {
 	return all
 }
 
-// Of 9 steps of a simulated job 7 have roles, and the last 4 of these come after the tensors have earned trust. So that part of a
-// role's bytes may shrink, and to the size that the codec promises.
+// Of 9 steps of a simulated job 7 have roles, and the last 4 of these come after the tensors have earned trust. So that
+// part of a role's bytes may shrink, and to the size that the codec promises.
 func TestPoliciesOfASimulatedJob(t *testing.T) {
 	r, err := Read(bytes.NewReader(twoRanks()), Config{Sums: parser.SumsGradients,
 		Policies: []string{Lossless, "3lc(s=1.75)", "int8", "int8+int8", "int4+int4", "verbatim+verbatim"}})
@@ -146,8 +146,9 @@ func TestPolicyTexts(t *testing.T) {
 // near reports whether two costs of the same bytes differ by no more than a hundredth.
 func near(a, b RoleCost) bool { return a.RawBytes == b.RawBytes && 100*abs(a.Bytes-b.Bytes) <= b.Bytes }
 
-// Of recorded Gloo jobs the parts add up. They end before any tensor has earned trust, so proxies lose nothing of them under any policy, and
-// gradients and sums cost as much as losslessly, but for where blocks are cut. TestRolesOfASimulatedJob has a longer job.
+// Of recorded Gloo jobs the parts add up. They end before any tensor has earned trust, so proxies lose nothing of them
+// under any policy, and gradients and sums cost as much as losslessly, but for where blocks are cut.
+// TestRolesOfASimulatedJob has a longer job.
 func TestPoliciesOfGlooCaptures(t *testing.T) {
 	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A recordedJob is the line that a job prints: the folder testdata has short recordings of real jobs with two workers (record.sh).
+// A recordedJob is the line that a job prints: the folder testdata has short recordings of real jobs with two workers
+// (record.sh).
 type recordedJob struct{ Steps, Parameters int }
 
 func recorded(t *testing.T, name string, c Config) (job recordedJob, roles RoleBytes) {
@@ -30,8 +31,8 @@ func recorded(t *testing.T, name string, c Config) (job recordedJob, roles RoleB
 	return job, roles
 }
 
-// Without the user's word no sum of a ring has a role. With it the ring's first phase is gradients and its second sums of them, from the third step on at
-// the latest, and nothing else is.
+// Without the user's word no sum of a ring has a role. With it the ring's first phase is gradients and its second sums
+// of them, from the third step on at the latest, and nothing else is.
 func TestRecordedRings(t *testing.T) {
 	for _, name := range []string{"torch113", "torch215", "jax"} {
 		job, roles := recorded(t, name, Config{Sums: parser.SumsProved})

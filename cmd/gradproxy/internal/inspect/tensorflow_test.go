@@ -34,8 +34,8 @@ type tensorflowTruth struct {
 	}
 }
 
-// Streams, messages and payloads of recorded TensorFlow jobs are as recorded. Every gradient that a graph proves is one, in both directions, and nothing else is; the
-// roles of a ring are the user's word.
+// Streams, messages and payloads of recorded TensorFlow jobs are as recorded. Every gradient that a graph proves is
+// one, in both directions, and nothing else is; the roles of a ring are the user's word.
 func TestTensorFlowCapturesEqualTheirTruth(t *testing.T) {
 	for _, file := range require.Captures(t, "tf-*.pcap*") {
 		for _, sums := range []parser.Sums{parser.SumsProved, parser.SumsGradients} {
@@ -120,7 +120,8 @@ func compareTensorFlow(t *testing.T, want tensorflowTruth, r *Report, sums parse
 	t.Logf("%d of %d bytes of proved gradients are named", named, provable)
 }
 
-// Values that interleave, as HTTP/2 streams do, are told apart by their keys; one that begins anew takes the place of one that never ended.
+// Values that interleave, as HTTP/2 streams do, are told apart by their keys; one that begins anew takes the place of
+// one that never ended.
 func TestInterleavedValues(t *testing.T) {
 	var got []string
 	r := &reader{tensors: &tensors{last: map[blockName]*block{}}, each: func(v Value) { got = append(got, string(v.Data)) }}

@@ -13,7 +13,8 @@ type tensors struct {
 	doubted bool // a sum of the job was found to be no gradient
 }
 
-// A blockName names a block of a tensor in one direction of a connection: one that goes to several workers is compared with itself.
+// A blockName names a block of a tensor in one direction of a connection: one that goes to several workers is compared
+// with itself.
 type blockName struct {
 	direction any
 	key       uint64
@@ -29,9 +30,10 @@ type block struct {
 	lost    bool // a later one was something else, and none has passed since
 }
 
-// judge returns the role of a block of a tensor that goes in a direction of a connection: the one that messages and the user give it, or
-// Unknown if its content refutes that, or if nothing was there to compare with the user's word. Trust that is not earned yet
-// refutes nothing, though a proxy codes such a block exactly: a short capture ends before trust is earned.
+// judge returns the role of a block of a tensor that goes in a direction of a connection: the one that messages and the
+// user give it, or Unknown if its content refutes that, or if nothing was there to compare with the user's word. Trust
+// that is not earned yet refutes nothing, though a proxy codes such a block exactly: a short capture ends before trust
+// is earned.
 func (ts *tensors) judge(direction any, t tensor.Tensor, off int, data []byte) tensor.Role {
 	if t.Role == tensor.Exact || t.Role == tensor.State || !t.Proof.NeedsContent() {
 		return t.Role
@@ -54,8 +56,8 @@ func (ts *tensors) judge(direction any, t tensor.Tensor, off int, data []byte) t
 	return t.Role
 }
 
-// supports reports whether data, compared with the last values of b, a block of t at off, supports the role. Where a sum is no gradient, supports stops
-// believing the user that all sums are gradients, as a proxy does.
+// supports reports whether data, compared with the last values of b, a block of t at off, supports the role. Where a
+// sum is no gradient, supports stops believing the user that all sums are gradients, as a proxy does.
 func (ts *tensors) supports(b *block, t tensor.Tensor, off int, data []byte) bool {
 	kept := make([]byte, tensor.KeptSize(t.DType, len(b.data)))
 	tensor.Keep(t.DType, kept, b.data)

@@ -20,8 +20,8 @@ func elements(n int, next func(i int) float64) (b []byte) {
 	return b
 }
 
-// Roles that the messages prove are checked by the content too, as a proxy does, unless a server applies an optimizer to the tensor: pushes of
-// averaged weights are no gradients.
+// Roles that the messages prove are checked by the content too, as a proxy does, unless a server applies an optimizer
+// to the tensor: pushes of averaged weights are no gradients.
 func TestRolesOfAServersTensors(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	weights := make([]float64, 2000)
@@ -72,8 +72,8 @@ func sumsOf(t *testing.T, own func(rank, step int) []byte) []byte {
 	return captureOf(gloosim.Run(gloosim.Job{Ranks: 2, Calls: calls, Tags: true, FirstID: true}))
 }
 
-// Where the user says that all sums are gradients, a sum of the same of all ranks ends that word as soon as its result is seen, and policies shrink
-// nothing by loss.
+// Where the user says that all sums are gradients, a sum of the same of all ranks ends that word as soon as its result
+// is seen, and policies shrink nothing by loss.
 func TestSumsOfTheSameOfAllRanks(t *testing.T) {
 	for name, c := range map[string]struct {
 		same  bool

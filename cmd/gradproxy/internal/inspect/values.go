@@ -10,7 +10,8 @@ import (
 
 // A Value is one value of a tensor, as one message carries it.
 type Value struct {
-	// Tensor is the tensor whose value it is. Its Role is the role that all of the value would be coded as: Unknown where blocks differ.
+	// Tensor is the tensor whose value it is. Its Role is the role that all of the value would be coded as: Unknown
+	// where blocks differ.
 	Tensor tensor.Tensor
 	Data   []byte // the receiver's to keep
 }
@@ -18,9 +19,9 @@ type Value struct {
 // maxValue bounds the bytes that are collected of one tensor.
 const maxValue = 256 << 20
 
-// Values reads a capture, as Read does, and calls each with every value of a tensor that came whole, in the order in which
-// they end. Larger ones than 256 MiB are left out. c.Policies are not used here. With an error, each was called with the values
-// that came before it.
+// Values reads a capture, as Read does, and calls each with every value of a tensor that came whole, in the order in
+// which they end. Larger ones than 256 MiB are left out. c.Policies are not used here. With an error, each was called
+// with the values that came before it.
 func Values(r io.Reader, c Config, each func(Value)) error {
 	c.MaxCopies = cmp.Or(c.MaxCopies, 1<<30)
 	x := newInspector(c)

@@ -31,7 +31,8 @@ func DefaultLinks() []Link {
 	return []Link{{1e7, 20 * time.Millisecond}, {1e8, 20 * time.Millisecond}, {1e9, 20 * time.Millisecond}}
 }
 
-// Bytes of a link beside the bytes of an app's connection, or of the tunnel, with packets of 1,500 bytes. The tunnel's were measured (docs/numbers.md).
+// Bytes of a link beside the bytes of an app's connection, or of the tunnel, with packets of 1,500 bytes. The tunnel's
+// were measured (docs/numbers.md).
 const (
 	directOverhead = 1500. / 1448 // for each byte
 	tunnelOverhead = 1.04
@@ -47,8 +48,9 @@ type Question struct {
 	Sites    [][]netip.Prefix // the networks of each site; a host in none is a site of its own
 }
 
-// sitesOf returns the names of the sites of a connection's client and server: their networks, or their hosts. Where both are one host that is in
-// no named site, as in a capture of a job that ran on one machine, the clients stand for one site and the servers for another.
+// sitesOf returns the names of the sites of a connection's client and server: their networks, or their hosts. Where
+// both are one host that is in no named site, as in a capture of a job that ran on one machine, the clients stand for
+// one site and the servers for another.
 func (q *Question) sitesOf(client, server netip.Addr) (names [2]string) {
 	var named [2]bool
 	for side, host := range [2]netip.Addr{client, server} {

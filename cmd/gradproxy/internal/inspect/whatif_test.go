@@ -16,7 +16,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
 )
 
-// Seconds and money follow from bytes, rate, round trips and price alone where nothing is coded; connections within a site cost nothing.
+// Seconds and money follow from bytes, rate, round trips and price alone where nothing is coded; connections within a
+// site cost nothing.
 func TestWhatIfOfOpaqueBytes(t *testing.T) {
 	at := netip.MustParseAddrPort
 	const n = 1_000_000
@@ -71,7 +72,8 @@ func TestWhatIfOfOpaqueBytes(t *testing.T) {
 	}
 }
 
-// A model that goes to two hosts crosses once where the user says that they are one site; a host alone knows nothing of the other's.
+// A model that goes to two hosts crosses once where the user says that they are one site; a host alone knows nothing of
+// the other's.
 func TestSitesShareValues(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	models := make([][]byte, 5)

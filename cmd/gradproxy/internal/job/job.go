@@ -2,11 +2,11 @@
 // standard files, the parent's signals reach it, and its end is told as a shell tells it.
 //
 // The command gets a process group of its own, so that no signal of the terminal reaches it twice. While the parent's
-// group has the terminal, the parent gets the keys typed there (Ctrl-C, Ctrl-\, Ctrl-Z) and passes them on to the command's
-// group; a shell script or a pipeline around it notices as well. A command that wants the terminal for itself, as a
-// debugger's prompt does, is stopped by the kernel (SIGTTIN, SIGTTOU): then its group is given the terminal, and from there
-// on gets these signals without the parent. When the command stops, by Ctrl-Z, the parent stops too, so that the shell
-// sees it; when the shell lets the parent go on, so does the command.
+// group has the terminal, the parent gets the keys typed there (Ctrl-C, Ctrl-\, Ctrl-Z) and passes them on to the
+// command's group; a shell script or a pipeline around it notices as well. A command that wants the terminal for
+// itself, as a debugger's prompt does, is stopped by the kernel (SIGTTIN, SIGTTOU): then its group is given the
+// terminal, and from there on gets these signals without the parent. When the command stops, by Ctrl-Z, the parent
+// stops too, so that the shell sees it; when the shell lets the parent go on, so does the command.
 package job
 
 import (

@@ -23,8 +23,8 @@ type Job struct {
 	ended bool // the pid may belong to another
 }
 
-// Start starts args in the cgroup of that folder, as a user unless the name is "". The user has the groups of the system's list and the variables
-// HOME, USER and LOGNAME of their own, and the other variables of this process.
+// Start starts args in the cgroup of that folder, as a user unless the name is "". The user has the groups of the
+// system's list and the variables HOME, USER and LOGNAME of their own, and the other variables of this process.
 func Start(args []string, cgroup, name string) (*Job, error) {
 	credential, env, err := userOf(name)
 	if err != nil {
@@ -39,7 +39,8 @@ func Start(args []string, cgroup, name string) (*Job, error) {
 		return nil, err
 	}
 	defer group.Close()
-	// The capabilities that a service manager has given this process are its own: with CAP_NET_ADMIN the command would pass by it.
+	// The capabilities that a service manager has given this process are its own: with CAP_NET_ADMIN the command would
+	// pass by it.
 	runtime.LockOSThread() // which forks
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
@@ -100,8 +101,8 @@ func dedupe(env []string) []string {
 	return kept
 }
 
-// Signals lists the signals that Deliver sends on, without the ones that this process was told to ignore when it started, as by nohup: the
-// command then ignores them as well.
+// Signals lists the signals that Deliver sends on, without the ones that this process was told to ignore when it
+// started, as by nohup: the command then ignores them as well.
 func Signals() []os.Signal {
 	var all []os.Signal
 	for _, s := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT} {
@@ -112,8 +113,8 @@ func Signals() []os.Signal {
 	return all
 }
 
-// Deliver sends a signal on to the command: to its whole group a signal that a terminal would send to a group, if this process was
-// sent it so, and else to the process alone.
+// Deliver sends a signal on to the command: to its whole group a signal that a terminal would send to a group, if this
+// process was sent it so, and else to the process alone.
 func (j *Job) Deliver(sig os.Signal) {
 	s, ok := sig.(syscall.Signal)
 	if !ok {

@@ -1,8 +1,8 @@
-// Package otlp sends metrics that a Prometheus registry gathers to a receiver of OpenTelemetry's protocol (OTLP over HTTP, in Protocol Buffers), such as
-// an OpenTelemetry Collector.
+// Package otlp sends metrics that a Prometheus registry gathers to a receiver of OpenTelemetry's protocol (OTLP over
+// HTTP, in Protocol Buffers), such as an OpenTelemetry Collector.
 //
-// Sums are cumulative, so an export that fails is not repeated and nothing is kept for it: the next one carries everything. At most one export is
-// under way, and its time and the bytes that are read of its answer are bounded.
+// Sums are cumulative, so an export that fails is not repeated and nothing is kept for it: the next one carries
+// everything. At most one export is under way, and its time and the bytes that are read of its answer are bounded.
 package otlp
 
 import (
@@ -97,7 +97,8 @@ func (e *Exporter) Run(ctx context.Context) {
 // Last exports once more, after Run: the last values are sent, or given up after two seconds.
 func (e *Exporter) Last() { e.export(context.Background(), lastly) }
 
-// export sends all metrics once. The log tells the first of several failures in a row, and their end. An export that ends with run is no failure.
+// export sends all metrics once. The log tells the first of several failures in a row, and their end. An export that
+// ends with run is no failure.
 func (e *Exporter) export(run context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(run, within)
 	defer cancel()

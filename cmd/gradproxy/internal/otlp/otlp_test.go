@@ -142,7 +142,8 @@ func TestFailuresAreBoundedAndSaidOnce(t *testing.T) {
 	})
 }
 
-// A receiver that is silent delays the end of the process by two seconds at most, whether an export is under way or not, and the end is no failure.
+// A receiver that is silent delays the end of the process by two seconds at most, whether an export is under way or
+// not, and the end is no failure.
 func TestSilentReceiverDelaysNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -63,8 +63,9 @@ func talksOf(t *testing.T, name string) (talks []*talk) {
 // maxTurns bounds the calls of a capture that are played.
 const maxTurns = 400
 
-// waits cuts each run of a connection of HTTP/2 that has several frames of DATA, after the one that ends next to the middle of the run, and returns how many runs it has cut. Where flow
-// control has it so, a sender waits there until its peer has what was sent.
+// waits cuts each run of a connection of HTTP/2 that has several frames of DATA, after the one that ends next to the
+// middle of the run, and returns how many runs it has cut. Where flow control has it so, a sender waits there until its
+// peer has what was sent.
 func (x *talk) waits() (cut int) {
 	const preface, header, data = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 9, 0
 	if len(x.runs) == 0 || !bytes.HasPrefix(x.runs[0].bytes, []byte(preface)) {
@@ -118,8 +119,9 @@ func (x *talk) waits() (cut int) {
 	return cut
 }
 
-// play has talks take place between addr and ln, one after the other, each run as soon as the one before it has arrived whole: so no side is ever waited for. It returns how long each turn took,
-// from the client's first byte to the last byte of the server before the client goes on.
+// play has talks take place between addr and ln, one after the other, each run as soon as the one before it has arrived
+// whole: so no side is ever waited for. It returns how long each turn took, from the client's first byte to the last
+// byte of the server before the client goes on.
 func play(t *testing.T, addr netip.AddrPort, ln net.Listener, talks []*talk) (turns []time.Duration) {
 	t.Helper()
 	for _, x := range talks {
@@ -162,17 +164,19 @@ func play(t *testing.T, addr netip.AddrPort, ln net.Listener, talks []*talk) (tu
 	return turns
 }
 
-// slower is how much longer than directly a turn may take through the proxies: as long as a block waits for its rest at most. On processors that others use as well it is also
-// as long as two more programs may wait for their turn.
+// slower is how much longer than directly a turn may take through the proxies: as long as a block waits for its rest at
+// most. On processors that others use as well it is also as long as two more programs may wait for their turn.
 const slower = 20 * time.Millisecond
 
-// No call of a recorded job takes longer than directly by more than a block may wait for its rest. Both ways lead over a link of 100 Mbit/s and 4 ms, all calls are answered at once, and of each call the
-// shortest of some runs counts, each through new proxies, which hold no values yet.
+// No call of a recorded job takes longer than directly by more than a block may wait for its rest. Both ways lead over
+// a link of 100 Mbit/s and 4 ms, all calls are answered at once, and of each call the shortest of some runs counts,
+// each through new proxies, which hold no values yet.
 func TestCallsTakeAsLongAsDirectly(t *testing.T) {
 	forCaptures(t, []string{"flower-*.pcap.gz", "nvflare-*.pcap.gz", "tf-*.pcap.gz"}, func(t *testing.T, talks []*talk) { wantAsLong(t, talks, slower) })
 }
 
-// A sender that waits amid a request or an answer until its peer has what was sent, as flow control may have it, is held up by the stall timer, once in each of both, and by little else.
+// A sender that waits amid a request or an answer until its peer has what was sent, as flow control may have it, is
+// held up by the stall timer, once in each of both, and by little else.
 func TestSendersThatWaitAreHeldUpByTheStallTimerAlone(t *testing.T) {
 	forCaptures(t, []string{"tf-ps-*.pcap.gz"}, func(t *testing.T, talks []*talk) {
 		cut := 0

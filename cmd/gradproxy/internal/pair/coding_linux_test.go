@@ -8,10 +8,11 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/all"
 )
 
-// BenchmarkCoding compares the time of proxies that code a job's gradients with the time of the same proxies that pass them
-// on. Two processes of the program are started for each codec and each kind of tunnel, in the clear and with TLS, and a
-// worker of ps-lite pushes gradients of 4 MiB through them to a server that throws them away. All of it is on loopback, and
-// rounds of 1 GiB are interleaved. Metrics are medians over the rounds, "tls-" before the ones of tunnels with TLS:
+// BenchmarkCoding compares the time of proxies that code a job's gradients with the time of the same proxies that pass
+// them on. Two processes of the program are started for each codec and each kind of tunnel, in the clear and with TLS,
+// and a worker of ps-lite pushes gradients of 4 MiB through them to a server that throws them away. All of it is on
+// loopback, and rounds of 1 GiB are interleaved. Metrics are medians over the rounds, "tls-" before the ones of tunnels
+// with TLS:
 //
 //	CODEC-GB/s                bytes (GB: 10⁹) that the near proxy takes in a second, until the server has the last
 //	CODEC-near-s/GB           processor seconds of the near proxy for each of these GB
@@ -23,8 +24,9 @@ import (
 //	CODEC-chain-of-verbatim   the same with ends-s/GB too
 //	CODEC-rate-of-verbatim    the same of GB/s
 //
-// Processor time is the kernel's, of user and system, from the processes' clocks (clock_getcpuclockid(3)). The rate is that
-// of all four on one machine: far proxy and server, which elsewhere have processors of their own, take theirs here too.
+// Processor time is the kernel's, of user and system, from the processes' clocks (clock_getcpuclockid(3)). The rate is
+// that of all four on one machine: far proxy and server, which elsewhere have processors of their own, take theirs here
+// too.
 //
 //	go test ./cmd/gradproxy/internal/pair -run '^$' -bench Coding -benchtime 1x
 func BenchmarkCoding(b *testing.B) {

@@ -158,7 +158,8 @@ type watching struct {
 	times []time.Time  // at which bytes crossed
 }
 
-// watch runs the job and returns the observer's view. A step's bytes lie between two pauses, which are silence to an observer.
+// watch runs the job and returns the observer's view. A step's bytes lie between two pauses, which are silence to an
+// observer.
 func (w watched) watch(t testing.TB, p *Pair, o *observer) (all watching) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -258,7 +259,8 @@ func (w watching) settled() (step [2]float64) {
 	return step
 }
 
-// bursts returns how many silences of at least so long lie between the bytes: as many as steps, if the observer is right.
+// bursts returns how many silences of at least so long lie between the bytes: as many as steps, if the observer is
+// right.
 func (w watching) bursts(silence time.Duration) (n int) {
 	for i := range w.times[1:] {
 		if w.times[i+1].Sub(w.times[i]) >= silence {
@@ -277,8 +279,8 @@ func models(n int) (all [][]int) {
 	return all
 }
 
-// guessed has an observer that has seen each of some models train once tell which of them it sees train anew, from the bytes of a step.
-// It returns the share that the observer names rightly, and the mean of bytes of a step.
+// guessed has an observer that has seen each of some models train once tell which of them it sees train anew, from the
+// bytes of a step. It returns the share that the observer names rightly, and the mean of bytes of a step.
 func guessed(t testing.TB, p *Pair, o *observer, models [][]int, steps int) (share, bytes float64) {
 	known := make([][2]float64, len(models))
 	for round := range 2 {

@@ -24,7 +24,8 @@ const (
 	manySize    = 4096 // bytes of each
 )
 
-// many is a protocol of tensors of one size, without anything between them: a connection sends them one after the other, and then from the first again.
+// many is a protocol of tensors of one size, without anything between them: a connection sends them one after the
+// other, and then from the first again.
 type many struct{}
 
 func (many) String() string { return "many" }
@@ -45,10 +46,10 @@ func (p *manyParser) Next(b []byte) (parser.Segment, error) {
 	return parser.Segment{Len: n, Tensor: t}, nil
 }
 
-// BenchmarkOpenPage says by how much an open page changes the throughput of two proxies that carry 100,000 tensors, one of which serves it. The page is open and closed in
-// turns, of which two make a pair: the change is their median, with bounds of 95 %. Its bound is 1 %. It also says how long an answer takes
-// with the tensors of the page, of which the bound is 100 ms, while the proxies take all processors that they get. Give it
-// four minutes: -benchtime 45x.
+// BenchmarkOpenPage says by how much an open page changes the throughput of two proxies that carry 100,000 tensors, one
+// of which serves it. The page is open and closed in turns, of which two make a pair: the change is their median, with
+// bounds of 95 %. Its bound is 1 %. It also says how long an answer takes with the tensors of the page, of which the
+// bound is 100 ms, while the proxies take all processors that they get. Give it four minutes: -benchtime 45x.
 func BenchmarkOpenPage(b *testing.B) {
 	ln := listen(b)
 	p := start(b, Config{Protocols: []parser.Protocol{many{}}})

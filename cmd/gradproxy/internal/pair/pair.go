@@ -26,8 +26,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
 
-// Config describes the link between the two proxies and their policies. The zero Config is two proxies side by side that code
-// without loss the traffic that they understand.
+// Config describes the link between the two proxies and their policies. The zero Config is two proxies side by side
+// that code without loss the traffic that they understand.
 type Config struct {
 	// Between is given the address of the far proxy's tunnel listener and returns the one that the near proxy dials:
 	// a relay with an emulated link, for example. nil: the same.

@@ -19,10 +19,10 @@ import (
 )
 
 // The benchmarks of passing on compare one gradproxy, whose forward is direct, with haproxy (option splice-request and
-// splice-response, and pipes of gradproxy's size: with 64 KiB, its own, it needs four times the calls) and with a plain relay in
-// Go (io.Copy both ways, which splices too), each a process of its own. Rounds are interleaved, medians are over the rounds, and
-// "-of-haproxy" is the median of the quotients of a round. Clients and server
-// are this process, which does not count.
+// splice-response, and pipes of gradproxy's size: with 64 KiB, its own, it needs four times the calls) and with a plain
+// relay in Go (io.Copy both ways, which splices too), each a process of its own. Rounds are interleaved, medians are
+// over the rounds, and "-of-haproxy" is the median of the quotients of a round. Clients and server are this process,
+// which does not count.
 //
 //	go test ./cmd/gradproxy/internal/pair -run '^$' -bench Pass -benchtime 1x
 
@@ -151,7 +151,8 @@ func startCommand(b *testing.B, cmd *exec.Cmd) process {
 	return process{cmd.Process.Pid}
 }
 
-// awaitListener waits until somebody listens. The connection that tells so is passed on, to whom it makes no difference.
+// awaitListener waits until somebody listens. The connection that tells so is passed on, to whom it makes no
+// difference.
 func awaitListener(b *testing.B, a netip.AddrPort) {
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if c, err := net.Dial("tcp", a.String()); err == nil {
@@ -200,8 +201,8 @@ func report(b *testing.B, all map[string]figures, units ...string) {
 	}
 }
 
-// BenchmarkPassThroughput sends 512 MiB one way on one connection, and on eight at once. "s/GB" is the processor time of
-// the process that passes on.
+// BenchmarkPassThroughput sends 512 MiB one way on one connection, and on eight at once. "s/GB" is the processor time
+// of the process that passes on.
 func BenchmarkPassThroughput(b *testing.B) {
 	for _, streams := range []int{1, 8} {
 		b.Run(strconv.Itoa(streams), func(b *testing.B) {
@@ -283,8 +284,8 @@ func sendAll(b *testing.B, w way, ln *net.TCPListener, streams, bytesEach int) f
 	return seconds
 }
 
-// BenchmarkPassPing sends one byte there and back, 500 times in each of 25 turns. "added-us" is the difference between its
-// p50 and that of a direct connection in the same turn.
+// BenchmarkPassPing sends one byte there and back, 500 times in each of 25 turns. "added-us" is the difference between
+// its p50 and that of a direct connection in the same turn.
 func BenchmarkPassPing(b *testing.B) {
 	const turns, pings = 25, 500
 	ln := listen(b)
@@ -315,9 +316,9 @@ func BenchmarkPassPing(b *testing.B) {
 	report(b, all, "p50-us", "p99-us", "added-us")
 }
 
-// BenchmarkPassIdle opens 9,000 connections through each (3,000 through the plain relay), sends a byte both ways on them,
-// and looks at the memory (PSS of /proc/PID/smaps_rollup) each process has more than before, once nothing happens. KiB are
-// of one connection.
+// BenchmarkPassIdle opens 9,000 connections through each (3,000 through the plain relay), sends a byte both ways on
+// them, and looks at the memory (PSS of /proc/PID/smaps_rollup) each process has more than before, once nothing
+// happens. KiB are of one connection.
 func BenchmarkPassIdle(b *testing.B) {
 	require.Command(b, "haproxy")
 	p := buildProgram(b)

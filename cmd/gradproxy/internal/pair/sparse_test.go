@@ -36,8 +36,8 @@ type pusher struct {
 	restored       int     // and the rows that did not
 }
 
-// A method decides the fate of a value, to which feedback has added the residual: it is dropped, and arrives as 0, or as tells
-// whether it is restored, within a rounding.
+// A method decides the fate of a value, to which feedback has added the residual: it is dropped, and arrives as 0, or
+// as tells whether it is restored, within a rounding.
 type method struct {
 	as         func(value, restored, rounding float64) bool
 	some, many bool // of the values are dropped: some, more than half, or none
@@ -197,10 +197,10 @@ func (x *pusher) draw(r *rand.Rand) (keys []uint64) {
 	return keys
 }
 
-// A worker of ps-lite pushes gradients of other keys each time, as rows of MXNet's and as an application's list, through a
-// policy that names a method for sparse gradients: keys arrive, as many as were sent, by the method's own codec of keys; a value
-// that the method drops arrives as 0, and others as the method has them; and once every residual has been flushed, every key has
-// got its sent values, unless the method is right on average only.
+// A worker of ps-lite pushes gradients of other keys each time, as rows of MXNet's and as an application's list,
+// through a policy that names a method for sparse gradients: keys arrive, as many as were sent, by the method's own
+// codec of keys; a value that the method drops arrives as 0, and others as the method has them; and once every residual
+// has been flushed, every key has got its sent values, unless the method is right on average only.
 func TestSparsePushes(t *testing.T) {
 	methods := 0
 	for _, text := range all.Names() {
@@ -254,8 +254,8 @@ func TestSparsePushes(t *testing.T) {
 	}
 }
 
-// settled checks that every key has got its sent values, but for the rounding of residuals, which are as large as the values that
-// were delivered.
+// settled checks that every key has got its sent values, but for the rounding of residuals, which are as large as the
+// values that were delivered.
 func (x *pusher) settled() {
 	x.t.Helper()
 	for key, sent := range x.sent {

@@ -54,7 +54,8 @@ func (x *cluster) register() {
 	}
 }
 
-// step runs the graph and pulls all tensors of the worker at once. It returns their contents as they arrive, and checks that all other bytes do so as they were.
+// step runs the graph and pulls all tensors of the worker at once. It returns their contents as they arrive, and checks
+// that all other bytes do so as they were.
 func (x *cluster) step(number uint64) map[string][]byte {
 	x.t.Helper()
 	if err := x.server.Run(x.t.Context(), sim.Session, number); err != nil {
@@ -95,7 +96,8 @@ func floats(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// Tensors several times as large as the windows, three at a time on one connection, arrive as they were, and smaller on the way.
+// Tensors several times as large as the windows, three at a time on one connection, arrive as they were, and smaller on
+// the way.
 func TestTensorFlowLosslessly(t *testing.T) {
 	x, p := newCluster(t)
 	r := rand.New(rand.NewPCG(1, 2))

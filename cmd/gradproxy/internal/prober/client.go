@@ -42,10 +42,12 @@ type Process struct {
 // Pid returns the number of the prober's process.
 func (c *Client) Pid() int { return c.pid }
 
-// ErrLate is the error of a question without an answer in time, and of the ones after it until the late answer has come. The proof goes on then.
+// ErrLate is the error of a question without an answer in time, and of the ones after it until the late answer has
+// come. The proof goes on then.
 var ErrLate = errors.New("prober: the process that probes has not answered in time")
 
-// Late returns the time since the first of the questions in a row that had no answer in time; 0: the prober answers. The rest after a late answer counts too.
+// Late returns the time since the first of the questions in a row that had no answer in time; 0: the prober answers.
+// The rest after a late answer counts too.
 func (c *Client) Late() time.Duration { return max(c.quick.lateFor(), c.slow.lateFor()) }
 
 // Timeouts returns the number of questions that had no answer in time, without the ones that were not asked.
@@ -63,8 +65,9 @@ func (c *Client) Load() error {
 	return err
 }
 
-// Find returns the process of this host at the other end of a connection, which sees it as one with far or with conn's own address, and has its
-// collectives noted. An error says in one line why they cannot be seen. pid is the process's number; 0: it was not found.
+// Find returns the process of this host at the other end of a connection, which sees it as one with far or with conn's
+// own address, and has its collectives noted. An error says in one line why they cannot be seen. pid is the process's
+// number; 0: it was not found.
 func (c *Client) Find(conn syscall.Conn, far netip.AddrPort) (process *Process, pid int, err error) {
 	err = probe.Patiently(func() (err error) {
 		process, pid, err = c.look(conn, far)
@@ -104,7 +107,8 @@ func (c *Client) look(conn syscall.Conn, far netip.AddrPort) (*Process, int, err
 	return process, x.pid, nil
 }
 
-// Living forgets the processes that have ended, and returns the others. While an answer is late none is known to have ended.
+// Living forgets the processes that have ended, and returns the others. While an answer is late none is known to have
+// ended.
 func (c *Client) Living() []*Process {
 	c.mu.Lock()
 	ended := maps.Clone(c.processes) // the answer's processes are taken out. A process that is found in the meantime may not be in it
@@ -139,9 +143,10 @@ func (p *Process) Name() string { return p.name }
 // Identity tells the process, and its buckets since it was found, from all that anybody ever finds.
 func (p *Process) Identity() uint64 { return p.identity }
 
-// Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in each
-// layout. It appends nothing once the proof has ended, or if the answer is late, which answered tells. Nothing is asked for calls that are among the newest ones. These
-// are not read while an answer is late, nor before the next answer about this process: the late one was dropped, and may have said that the proof has ended.
+// Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in
+// each layout. It appends nothing once the proof has ended, or if the answer is late, which answered tells. Nothing is
+// asked for calls that are among the newest ones. These are not read while an answer is late, nor before the next
+// answer about this process: the late one was dropped, and may have said that the proof has ended.
 func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answered bool) {
 	if p.ended.Load() != nil {
 		return dst, true
@@ -199,7 +204,8 @@ func Closed(conn syscall.Conn) bool {
 	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
-// ask asks the prober by one of its lines. ErrLate: there was no answer in time. A prober that answers out of form, or has ended, is given up.
+// ask asks the prober by one of its lines. ErrLate: there was no answer in time. A prober that answers out of form, or
+// has ended, is given up.
 func (c *Client) ask(l *line, r *request, own syscall.Conn) ([]byte, error) {
 	return c.answerBy(func() ([]byte, error) { return l.ask(r.encode(), own) }, own)
 }
@@ -258,7 +264,8 @@ func (c *Client) giveUp(reason error) error {
 // errClosed is the reason of Close.
 var errClosed = errors.New("prober: closed")
 
-// Close ends the prober, which removes the programs, and waits for that. Questions that wait for an answer have an error at once.
+// Close ends the prober, which removes the programs, and waits for that. Questions that wait for an answer have an
+// error at once.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closing = true

@@ -19,8 +19,9 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/apart"
 )
 
-// A line is a socket pair's end at the proxy. One question is asked at a time, and each has one answer. When an answer is late, no other question is
-// asked until it has come and has been dropped, so that it is never taken for the answer to another question.
+// A line is a socket pair's end at the proxy. One question is asked at a time, and each has one answer. When an answer
+// is late, no other question is asked until it has come and has been dropped, so that it is never taken for the answer
+// to another question.
 type line struct {
 	conn     *net.UnixConn
 	log      *slog.Logger
@@ -42,8 +43,8 @@ type line struct {
 	}
 }
 
-// ask sends a datagram with a connection's descriptor, unless that is nil, and returns a copy of the answer. ErrLate: the answer has not come in time, or nothing
-// was asked because an earlier answer is still late.
+// ask sends a datagram with a connection's descriptor, unless that is nil, and returns a copy of the answer. ErrLate:
+// the answer has not come in time, or nothing was asked because an earlier answer is still late.
 func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error) {
 	return l.exchange(datagram, own, func([]byte) error { return nil })
 }
@@ -57,7 +58,8 @@ func (l *line) askForRecent(datagram []byte) (answer []byte, recent *probe.Recen
 	return answer, recent, err
 }
 
-// recentIn maps the memory whose descriptor is in a control message, and closes that. A system that forbids to map it leaves the questions.
+// recentIn maps the memory whose descriptor is in a control message, and closes that. A system that forbids to map it
+// leaves the questions.
 func (l *line) recentIn(control []byte) (recent *probe.Recent, err error) {
 	err = apart.Descriptors(control, func(fds []int) error {
 		for _, fd := range fds {
@@ -76,7 +78,8 @@ func (l *line) recentIn(control []byte) (recent *probe.Recent, err error) {
 	return recent, nil
 }
 
-// exchange sends a datagram, with a connection's descriptor unless that is nil, calls take with the control message of the answer, and returns a copy of the answer.
+// exchange sends a datagram, with a connection's descriptor unless that is nil, calls take with the control message of
+// the answer, and returns a copy of the answer.
 func (l *line) exchange(datagram []byte, own syscall.Conn, take func(control []byte) error) (answer []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +130,8 @@ func (l *line) ready() error {
 	return nil
 }
 
-// late notes that the answer to a question has not come in time, and has it dropped when it comes. The first of the late questions in a row is logged.
+// late notes that the answer to a question has not come in time, and has it dropped when it comes. The first of the
+// late questions in a row is logged.
 func (l *line) late(asked time.Time) error {
 	l.timeouts.Add(1)
 	l.state.Lock()

@@ -153,7 +153,8 @@ func TestProcessThatEnds(t *testing.T) {
 	}
 }
 
-// slowProber returns a line whose prober answers at the test's word: once for each value in answer, with that and the question.
+// slowProber returns a line whose prober answers at the test's word: once for each value in answer, with that and the
+// question.
 func slowProber(t *testing.T, within, rest time.Duration) (l *line, answer chan string) {
 	t.Helper()
 	proxy, far := pair(t)
@@ -192,7 +193,8 @@ func awaitAnswer(t *testing.T, l *line, question string) string {
 	return ""
 }
 
-// A late answer is not taken for the next question's, which is not asked before. Then the prober is asked again, and has answers.
+// A late answer is not taken for the next question's, which is not asked before. Then the prober is asked again, and
+// has answers.
 func TestLateAnswer(t *testing.T) {
 	l, answer := slowProber(t, time.Millisecond, 0)
 	if got, err := l.ask([]byte("one"), nil); !errors.Is(err, ErrLate) {
@@ -247,7 +249,8 @@ func awaitDrop(t *testing.T, l *line) {
 	}
 }
 
-// Of late answers in a row the first is logged, and the time counts from its question on. One that is late after an answer in time, or long after the last question, is the first again.
+// Of late answers in a row the first is logged, and the time counts from its question on. One that is late after an
+// answer in time, or long after the last question, is the first again.
 func TestLateAnswersInARow(t *testing.T) {
 	l, answer := slowProber(t, time.Millisecond, 0)
 	var log strings.Builder
@@ -401,7 +404,8 @@ func TestStoppedAtTheEnd(t *testing.T) {
 	}
 }
 
-// A descriptor that is no TCP socket, a second one and a request of another length end a prober, which keeps none of them.
+// A descriptor that is no TCP socket, a second one and a request of another length end a prober, which keeps none of
+// them.
 func TestHostileDescriptors(t *testing.T) {
 	conn, _ := connected(t)
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -527,7 +531,8 @@ func TestProberEndsOnHostileRequest(t *testing.T) {
 	}
 }
 
-// BenchmarkCalls asks for the calls of a tag, of one group in three layouts, which a prober in this process has at hand.
+// BenchmarkCalls asks for the calls of a tag, of one group in three layouts, which a prober in this process has at
+// hand.
 func BenchmarkCalls(b *testing.B) {
 	conn, _ := connected(b)
 	rank := &process{pid: 7, many: 3}

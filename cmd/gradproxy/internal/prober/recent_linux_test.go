@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// recentOf returns a file that holds one of the newest calls of a process: a sum of 5555 elements with tag 9, as struct recent of bpf/probe/probe.c lays it out.
+// recentOf returns a file that holds one of the newest calls of a process: a sum of 5555 elements with tag 9, as struct
+// recent of bpf/probe/probe.c lays it out.
 func recentOf(t *testing.T, p *process) *os.File {
 	t.Helper()
 	const places, callWords, tag = 512, 17, 9
@@ -42,7 +43,8 @@ func recentOf(t *testing.T, p *process) *os.File {
 	return f
 }
 
-// The newest calls are read in memory of the prober's, and others asked. While an answer is late none is told, and so of a process whose number another one has.
+// The newest calls are read in memory of the prober's, and others asked. While an answer is late none is told, and so
+// of a process whose number another one has.
 func TestRecentCallsAreNotAsked(t *testing.T) {
 	conn, _ := connected(t)
 	second, _ := connected(t)

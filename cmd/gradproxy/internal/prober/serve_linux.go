@@ -30,7 +30,8 @@ func init() {
 // descriptors is the number of a prober's socket pairs.
 const descriptors = 2
 
-// run is the prober. It returns once the proxy has ended, or asks for something out of form. The log goes to standard error, one JSON object a line.
+// run is the prober. It returns once the proxy has ended, or asks for something out of form. The log goes to standard
+// error, one JSON object a line.
 func run() int {
 	log := apart.Begin()
 	confine.Apply(confine.Needs{Capabilities: Capabilities(), Trace: true}, log)

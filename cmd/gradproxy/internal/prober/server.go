@@ -47,8 +47,8 @@ func newServer(load func() (watcher, error)) *server {
 // A connection has the addresses of a TCP connection of the proxy: its own, and the one of the app's socket.
 type connection struct{ local, app netip.AddrPort }
 
-// answer returns the answer to a request, and the descriptor that goes with it; -1: none does. own is the connection that came with the request; nil: none. An error
-// says that the request is out of form.
+// answer returns the answer to a request, and the descriptor that goes with it; -1: none does. own is the connection
+// that came with the request; nil: none. An error says that the request is out of form.
 func (s *server) answer(datagram []byte, own *connection) (answer []byte, fd int, err error) {
 	r, err := decodeRequest(datagram)
 	if err != nil || (r.op == opLook) != (own != nil) {

@@ -221,7 +221,8 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// Whatever a proxy asks, the answer is bounded, is one that a proxy understands, and tells of no process that was not found by a connection.
+// Whatever a proxy asks, the answer is bounded, is one that a proxy understands, and tells of no process that was not
+// found by a connection.
 func FuzzRequests(f *testing.F) {
 	for _, datagram := range hostile() {
 		f.Add(datagram, uint16(1))

@@ -10,15 +10,18 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/apart"
 )
 
-// How long the prober may take: quick questions are looked up in maps, others search /proc, and attach programs to a library.
+// How long the prober may take: quick questions are looked up in maps, others search /proc, and attach programs to a
+// library.
 const (
 	quickWithin = 2 * time.Second
 	slowWithin  = time.Minute
 
-	// quickRest is how long nobody asks a quick question after a late answer: parsers wait for the answers, and may so lose a part of 11 of their time at most.
+	// quickRest is how long nobody asks a quick question after a late answer: parsers wait for the answers, and may so
+	// lose a part of 11 of their time at most.
 	quickRest = 10 * quickWithin
 
-	// grace is the time after a rest in which a line's next question comes and has its answer, if processes are seen: they are counted each second.
+	// grace is the time after a rest in which a line's next question comes and has its answer, if processes are seen:
+	// they are counted each second.
 	grace = quickWithin + time.Second
 )
 
@@ -28,7 +31,8 @@ const (
 	slowCost  = "nothing is proved for connections whose process is not found yet, and their sums travel exactly, except in jobs with sums: gradients"
 )
 
-// Start starts a prober with the rights that this process has now. lost is called once if the prober ends before Close, with the reason.
+// Start starts a prober with the rights that this process has now. lost is called once if the prober ends before Close,
+// with the reason.
 func Start(log *slog.Logger, lost func(error)) (*Client, error) {
 	c := &Client{
 		quick:     &line{within: quickWithin, rest: quickRest, grace: grace, cost: quickCost},

@@ -1,5 +1,5 @@
-// Package setup makes the first configuration of two sites: for each a folder with everything that its proxy needs, ready to be copied to
-// /etc/gradproxy there, and beside them the authority of their certificates.
+// Package setup makes the first configuration of two sites: for each a folder with everything that its proxy needs,
+// ready to be copied to /etc/gradproxy there, and beside them the authority of their certificates.
 package setup
 
 import (
@@ -54,7 +54,8 @@ type File struct {
 	Use  string `json:"use"`
 }
 
-// Write writes both sites' folders below dir. It writes over no file unless force is set. The domain of the plan must be the one of an authority that dir has.
+// Write writes both sites' folders below dir. It writes over no file unless force is set. The domain of the plan must
+// be the one of an authority that dir has.
 func Write(dir string, p Plan, force bool) ([]File, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -104,7 +105,8 @@ func Write(dir string, p Plan, force bool) ([]File, error) {
 	return files, nil
 }
 
-// check finds mistakes that the configuration's own check would find too late, or would blame on a file that the user has not written.
+// check finds mistakes that the configuration's own check would find too late, or would blame on a file that the user
+// has not written.
 func (p *Plan) check() error {
 	for _, part := range []func() error{p.CheckNames, p.CheckAddresses, p.CheckLoss, p.CheckNetworks, p.CheckJobs} {
 		if err := part(); err != nil {
@@ -155,7 +157,8 @@ func (p *Plan) CheckNetworks() error {
 	return nil
 }
 
-// CheckJobs finds mistakes of the jobs' networks that would leave no connection to a job: one has a network at each site.
+// CheckJobs finds mistakes of the jobs' networks that would leave no connection to a job: one has a network at each
+// site.
 func (p *Plan) CheckJobs() error {
 	for i, j := range p.Jobs {
 		if slices.ContainsFunc(p.Jobs[:i], func(o Job) bool { return o.Name == j.Name }) {

@@ -26,8 +26,8 @@ type admission struct {
 	refused int       // refusals since logged
 }
 
-// admit calls carry, which must call ended when the connection is over, or refuses in. Openings that need no place are never refused: else a proxy that is full
-// could not carry on the connections of a peer whose process is replaced.
+// admit calls carry, which must call ended when the connection is over, or refuses in. Openings that need no place are
+// never refused: else a proxy that is full could not carry on the connections of a peer whose process is replaced.
 func (a *admission) admit(peer string, opening []byte, in proxy.Incoming, carry func(ended func())) {
 	if !proxy.TakesPlace(opening) {
 		carry(func() {})

@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// The metrics of docs/operations.md whose rise is worth an alert are there before the first event, with the labels of each peer: a rise from no
-// series at all is none.
+// The metrics of docs/operations.md whose rise is worth an alert are there before the first event, with the labels of
+// each peer: a rise from no series at all is none.
 func TestAlertsSeeTheFirstEvent(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/operations.md")
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// An allowance follows one budget of the configuration: bytes that links may carry in a day, UTC. It has no clock: times come with the bytes.
+// An allowance follows one budget of the configuration: bytes that links may carry in a day, UTC. It has no clock:
+// times come with the bytes.
 type allowance struct {
 	limit  float64  // bytes a day
 	stages int      // codecs to move to as it runs out
@@ -37,7 +38,8 @@ const (
 	rateWindow = time.Hour
 	// firstRate is the least time over which a rate is believed.
 	firstRate = 5 * time.Minute
-	// firstStage is the part of a budget that travels as the policy says, whatever is projected. The stages come at equal parts of the rest.
+	// firstStage is the part of a budget that travels as the policy says, whatever is projected. The stages come at
+	// equal parts of the rest.
 	firstStage = 0.5
 )
 

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A budget that will not last is said early, once; its codecs come in order, never before half of it is used, and the next day begins anew.
+// A budget that will not last is said early, once; its codecs come in order, never before half of it is used, and the
+// next day begins anew.
 func TestAllowance(t *testing.T) {
 	a := &allowance{limit: 24e9, stages: 2}
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)

@@ -19,11 +19,13 @@ import (
 // countEvery is how often bytes are counted against budgets.
 const countEvery = 5 * time.Second
 
-// allowances are the budgets of peers and jobs. The used part of each outlives a reload, and the process where there is a folder for state.
+// allowances are the budgets of peers and jobs. The used part of each outlives a reload, and the process where there is
+// a folder for state.
 type allowances struct {
 	log   *slog.Logger
 	clock func() time.Time
-	// bytes returns how many bytes links have carried to a peer, or for a job; one of the two is "". It falls only where a counter begins anew.
+	// bytes returns how many bytes links have carried to a peer, or for a job; one of the two is "". It falls only
+	// where a counter begins anew.
 	bytes func(peer, job string) float64
 
 	mu  sync.Mutex
@@ -33,7 +35,8 @@ type allowances struct {
 // An owner is a peer or a job that has a budget.
 type owner struct{ peer, job string }
 
-// plan returns the stages that follow the budgets of c, and a function that has these budgets hold from then on. Until it is called nothing changes.
+// plan returns the stages that follow the budgets of c, and a function that has these budgets hold from then on. Until
+// it is called nothing changes.
 func (a *allowances) plan(c *config.Config) (list []policy.Staging, hold func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,7 +169,8 @@ func (s *Site) linkBytes(peer, job string) float64 {
 	return 0
 }
 
-// onLinks returns the bytes that links have carried to and from a peer, or the tunnel's bytes where the kernel does not tell the links'.
+// onLinks returns the bytes that links have carried to and from a peer, or the tunnel's bytes where the kernel does not
+// tell the links'.
 func onLinks(p *tunnel.PeerStats) tunnel.Traffic {
 	if p.Network == (tunnel.Traffic{}) {
 		return tunnel.Traffic{Sent: p.Sent, Received: p.Received}

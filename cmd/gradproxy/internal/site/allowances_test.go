@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy"
 )
 
-// A job's budget counts the job's part of each link once, whatever the parts of other jobs are, and goes on when a peer is gone.
+// A job's budget counts the job's part of each link once, whatever the parts of other jobs are, and goes on when a peer
+// is gone.
 func TestJobsBudgetCountsItsPartOnce(t *testing.T) {
 	s := &Site{observed: newObserver(nil, nil)}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -45,7 +46,8 @@ func TestJobsBudgetCountsItsPartOnce(t *testing.T) {
 	}
 }
 
-// A plan changes nothing until it holds. The used bytes and the stage outlive a new configuration that still has the budget.
+// A plan changes nothing until it holds. The used bytes and the stage outlive a new configuration that still has the
+// budget.
 func TestPlannedBudgetsHoldLater(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	total := 0.0

@@ -49,7 +49,8 @@ func (a *allowances) Save(w io.Writer) error {
 	return json.NewEncoder(w).Encode(s)
 }
 
-// Load adds the bytes that another process used, if it used them on the day of now. The counters of this process begin at 0.
+// Load adds the bytes that another process used, if it used them on the day of now. The counters of this process begin
+// at 0.
 func (a *allowances) Load(from io.Reader, now time.Time) error {
 	text, err := io.ReadAll(io.LimitReader(from, maxAllowances+1))
 	if err != nil {

@@ -19,13 +19,15 @@ type socket struct {
 	listens       bool
 }
 
-// An aside looks for connections to the hosts at the other ends of carriers by addresses in no peer's networks: a job that knows such a host by another address, such as a
-// public one, goes past the proxies, in the clear and without an error. Each address is reported once.
+// An aside looks for connections to the hosts at the other ends of carriers by addresses in no peer's networks: a job
+// that knows such a host by another address, such as a public one, goes past the proxies, in the clear and without an
+// error. Each address is reported once.
 type aside struct {
 	reported map[netip.Addr]bool
 }
 
-// watchAside looks now and then until ctx ends. Connections of other hosts that this one forwards are not seen, nor are hosts of a peer without carriers.
+// watchAside looks now and then until ctx ends. Connections of other hosts that this one forwards are not seen, nor are
+// hosts of a peer without carriers.
 func (s *Site) watchAside(ctx context.Context) {
 	a := aside{reported: map[netip.Addr]bool{}}
 	t := time.NewTicker(lookAsideEvery)
@@ -61,8 +63,8 @@ func (s *Site) lookAside(a *aside, sockets []socket) {
 	}
 }
 
-// find returns one connection to each address that was not reported before, by its server, with the peer. carriers are the other ends of carriers, and receivers those of the
-// connections by which the proxy itself sends metrics.
+// find returns one connection to each address that was not reported before, by its server, with the peer. carriers are
+// the other ends of carriers, and receivers those of the connections by which the proxy itself sends metrics.
 func (a *aside) find(c *config.Config, carriers map[netip.AddrPort]string, receivers []netip.AddrPort, sockets []socket) map[netip.AddrPort]string {
 	hosts := map[netip.Addr]string{}
 	for at, peer := range carriers {

@@ -10,8 +10,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
-// A connection to a peer's host by an address in no network is found, once; carriers, the proxy's own connections to a receiver of metrics, connections that the other end has made, ones within networks, to other hosts, and to
-// ports that are not intercepted are no such connections.
+// A connection to a peer's host by an address in no network is found, once; carriers, the proxy's own connections to a
+// receiver of metrics, connections that the other end has made, ones within networks, to other hosts, and to ports that
+// are not intercepted are no such connections.
 func TestConnectionsPastTheProxies(t *testing.T) {
 	at := netip.MustParseAddrPort
 	c := &config.Config{Intercept: config.Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}},

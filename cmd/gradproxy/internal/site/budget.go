@@ -37,13 +37,15 @@ const (
 	jobFacts      = 26 << 20 // and of each configured job, as this site and each peer tell it: of Gloo's models 24 MiB, and of ps-lite's nodes and keys 2 MiB
 	coreMemory    = 64 << 20 // of the codec that a core is at: the largest block, as it is and encoded, and its residual
 	connections   = 1024     // that are counted, with the bytes that each may hold beside memory
-	// oneConnection is the memory of each further connection: the bytes that it may hold beside memory, and 32 KiB for its goroutines and its stream, of which 28 KiB were measured.
+	// oneConnection is the memory of each further connection: the bytes that it may hold beside memory, and 32 KiB for
+	// its goroutines and its stream, of which 28 KiB were measured.
 	oneConnection = 2*proxy.SpareMemory + 32<<10
 
 	minFitted = 16 << 20 // of a key that is fitted
 )
 
-// BudgetOf returns the memory that a site with the configuration c may take. The parts of keys that c leaves out can be fitted.
+// BudgetOf returns the memory that a site with the configuration c may take. The parts of keys that c leaves out can be
+// fitted.
 func BudgetOf(c *config.Config) *Budget {
 	b := &Budget{}
 	add := func(name string, bytes int64) { b.parts = append(b.parts, part{name: name, bytes: bytes}) }
@@ -94,8 +96,8 @@ func (b *Budget) Sum() (sum int64) {
 	return sum
 }
 
-// places returns how many connections there may be, by memory: the counted ones, and as many more as fit between the sum and what a cgroup allows. Where
-// none bounds the process there may be any number.
+// places returns how many connections there may be, by memory: the counted ones, and as many more as fit between the
+// sum and what a cgroup allows. Where none bounds the process there may be any number.
 func (b *Budget) places(allowed memoryLimit) int {
 	if allowed.cgroup == "" {
 		return math.MaxInt
@@ -136,8 +138,8 @@ func (b *Budget) String() string {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%dMiB", (n+1<<19)>>20) }
 
-// fit makes the sizes that the configuration leaves out so much smaller that all together take at most limit bytes, and reports whether
-// that is possible.
+// fit makes the sizes that the configuration leaves out so much smaller that all together take at most limit bytes, and
+// reports whether that is possible.
 func fit(c *config.Config, limit int64) bool {
 	var fixed, scaled int64
 	for _, p := range BudgetOf(c).parts {
@@ -162,9 +164,10 @@ func fit(c *config.Config, limit int64) bool {
 	return BudgetOf(c).Sum() <= limit
 }
 
-// budgeted returns c with sizes that fit the memory that this process may have, and sets the memory limit of Go's garbage collector unless the
-// user has. A sum that cannot be made to fit is an error where a cgroup bounds the process: the kernel would kill it there, and
-// connections would go by on_death whenever a peer has it use its whole budgets.
+// budgeted returns c with sizes that fit the memory that this process may have, and sets the memory limit of Go's
+// garbage collector unless the user has. A sum that cannot be made to fit is an error where a cgroup bounds the
+// process: the kernel would kill it there, and connections would go by on_death whenever a peer has it use its whole
+// budgets.
 func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.Config, error) {
 	room := roomOf(allowed)
 	c = carried(c, room, log)
@@ -197,8 +200,8 @@ func grownBudget(started, c *config.Config) *Budget {
 	return BudgetOf(&with)
 }
 
-// grown compares the memory of the peers and jobs of c, with the sizes and the carrier of started, with the memory that this process may have. More than
-// a cgroup allows is an error, as at the start.
+// grown compares the memory of the peers and jobs of c, with the sizes and the carrier of started, with the memory that
+// this process may have. More than a cgroup allows is an error, as at the start.
 func grown(started, c *config.Config, allowed memoryLimit, log *slog.Logger) error {
 	b := grownBudget(started, c)
 	switch sum := b.Sum(); {
@@ -213,7 +216,8 @@ func grown(started, c *config.Config, allowed memoryLimit, log *slog.Logger) err
 	}
 }
 
-// carried returns c with a carrier if it leaves the choice: either, where the memory for datagrams is there beside all that c asks for, else TLS.
+// carried returns c with a carrier if it leaves the choice: either, where the memory for datagrams is there beside all
+// that c asks for, else TLS.
 func carried(c *config.Config, room int64, log *slog.Logger) *config.Config {
 	if c.Tunnel.Carrier != "" {
 		return c
@@ -238,7 +242,8 @@ func overBoth(c *config.Config) config.Config {
 	return both
 }
 
-// OfDatagrams returns how many bytes of memory more a site takes that uses datagrams because c leaves the carrier out; 0: c does not.
+// OfDatagrams returns how many bytes of memory more a site takes that uses datagrams because c leaves the carrier out;
+// 0: c does not.
 func OfDatagrams(c *config.Config) int64 {
 	if c.Tunnel.Carrier != "" || c.Tunnel.Insecure {
 		return 0
@@ -247,7 +252,8 @@ func OfDatagrams(c *config.Config) int64 {
 	return BudgetOf(&both).Sum() - BudgetOf(c).Sum()
 }
 
-// goLimit returns how much memory Go may take before it collects garbage more often: the budgets, and a tenth of garbage.
+// goLimit returns how much memory Go may take before it collects garbage more often: the budgets, and a tenth of
+// garbage.
 func goLimit(sum int64, allowed memoryLimit) int64 {
 	return min(sum/10*11, allowed.bytes/20*19)
 }

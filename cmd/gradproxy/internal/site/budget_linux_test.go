@@ -38,8 +38,8 @@ func keepLimit(t *testing.T) {
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 }
 
-// Whatever a cgroup allows, a site's budgets add up to less, or it does not start: a peer that has it use its whole budgets cannot have it
-// killed.
+// Whatever a cgroup allows, a site's budgets add up to less, or it does not start: a peer that has it use its whole
+// budgets cannot have it killed.
 func TestBudgetsFitTheCgroup(t *testing.T) {
 	keepLimit(t)
 	t.Setenv("GOMEMLIMIT", "")
@@ -79,7 +79,8 @@ func TestBudgetsFitTheCgroup(t *testing.T) {
 	}
 }
 
-// A site whose file leaves the carrier out uses datagrams as well where the memory for them is there beside all that the file asks for.
+// A site whose file leaves the carrier out uses datagrams as well where the memory for them is there beside all that
+// the file asks for.
 func TestCarrierLeftOut(t *testing.T) {
 	keepLimit(t)
 	t.Setenv("GOMEMLIMIT", "")
@@ -115,7 +116,8 @@ func TestCarrierLeftOut(t *testing.T) {
 	}
 }
 
-// A reload whose peers take more than the cgroup allows is refused, whatever the file says of sizes that need a restart.
+// A reload whose peers take more than the cgroup allows is refused, whatever the file says of sizes that need a
+// restart.
 func TestReloadBeyondTheCgroup(t *testing.T) {
 	keepLimit(t)
 	t.Setenv("GOMEMLIMIT", "")
@@ -222,8 +224,8 @@ func TestCgroupLimit(t *testing.T) {
 	}
 }
 
-// The sum counts the memory of carriers over datagrams, which is fitted with tunnel.memory: for each peer the records that came out of order, and
-// the records that left and have not arrived.
+// The sum counts the memory of carriers over datagrams, which is fitted with tunnel.memory: for each peer the records
+// that came out of order, and the records that left and have not arrived.
 func TestBudgetOfDatagrams(t *testing.T) {
 	keepLimit(t)
 	t.Setenv("GOMEMLIMIT", "")
@@ -244,8 +246,8 @@ func TestBudgetOfDatagrams(t *testing.T) {
 	}
 }
 
-// In a cgroup a site has places for no more connections than its memory has room for beside the budgets, and its peers no more streams. Elsewhere descriptors
-// alone bound them.
+// In a cgroup a site has places for no more connections than its memory has room for beside the budgets, and its peers
+// no more streams. Elsewhere descriptors alone bound them.
 func TestPlacesFitTheCgroup(t *testing.T) {
 	keepLimit(t)
 	t.Setenv("GOMEMLIMIT", "")
@@ -279,7 +281,8 @@ func TestPlacesFitTheCgroup(t *testing.T) {
 	}
 }
 
-// The memory of the process that keeps rights counts where there will be one: for rules, for a congestion control that takes a capability, and for sockets of datagrams.
+// The memory of the process that keeps rights counts where there will be one: for rules, for a congestion control that
+// takes a capability, and for sockets of datagrams.
 func TestBudgetOfTheWarden(t *testing.T) {
 	require.Root(t)
 	congestion := require.RestrictedCongestion(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// probed sees the collectives that the processes on this host call whose connections are carried. A process of its own, which begin starts, does so. The
-// programs are loaded for the first connection.
+// probed sees the collectives that the processes on this host call whose connections are carried. A process of its own,
+// which begin starts, does so. The programs are loaded for the first connection.
 type probed struct {
 	log     *slog.Logger
 	prober  *prober.Client // nil: there is none
@@ -95,7 +95,8 @@ func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
 	return p
 }
 
-// late returns the seconds for which the process that probes has not answered in time. It must come after begin, or without one.
+// late returns the seconds for which the process that probes has not answered in time. It must come after begin, or
+// without one.
 func (p *probed) late() float64 {
 	if p.prober == nil {
 		return 0
@@ -134,15 +135,16 @@ func (p *probed) start(f func()) {
 	}
 }
 
-// of returns the calls of the process at the other end of a connection, which sees it as one with far or with conn's own address. They are there once the
-// process is found.
+// of returns the calls of the process at the other end of a connection, which sees it as one with far or with conn's
+// own address. They are there once the process is found.
 func (p *probed) of(conn syscall.Conn, far netip.AddrPort) parser.Calls {
 	c := &calls{probed: p}
 	p.start(func() { c.find(conn, far) })
 	return c
 }
 
-// begin starts the process that probes, with this process's rights, unless permitted says that they do not suffice. It must come before confinement.
+// begin starts the process that probes, with this process's rights, unless permitted says that they do not suffice. It
+// must come before confinement.
 func (p *probed) begin(permitted error) {
 	if p.without = permitted; permitted != nil {
 		return
@@ -269,7 +271,8 @@ const (
 	unprovedWire  = "a process's gradients are not proved: DistributedDataParallel sums its buckets, and no message has agreed with these calls yet"
 )
 
-// verdictOn returns the log's words on the proof by a process's calls; "": too few are known, or no message has agreed with them yet. proved: some have.
+// verdictOn returns the log's words on the proof by a process's calls; "": too few are known, or no message has agreed
+// with them yet. proved: some have.
 func verdictOn(c probe.Counts, proved bool) string {
 	switch {
 	case proved:
@@ -311,8 +314,9 @@ func (c *calls) find(conn syscall.Conn, far netip.AddrPort) {
 	}
 }
 
-// search looks until the answer is there, unless the connection or closing ends first. A socket that is not found is looked for some more times: looks of 21 ms now and then miss one that
-// is there (Linux 6.18: one of some hundred connections of a job on a busy machine).
+// search looks until the answer is there, unless the connection or closing ends first. A socket that is not found is
+// looked for some more times: looks of 21 ms now and then miss one that is there (Linux 6.18: one of some hundred
+// connections of a job on a busy machine).
 func search(closing context.Context, conn syscall.Conn, look func() (*prober.Process, int, error)) (process *prober.Process, pid int, err error) {
 	process, pid, err = look()
 	misses := 0
@@ -402,8 +406,8 @@ var scalarTypes = map[uint8]tensor.DType{
 	0: tensor.Uint8, 1: tensor.Int8, 3: tensor.Int32, 4: tensor.Int64, 5: tensor.Float16, 6: tensor.Float32, 7: tensor.Float64, 11: tensor.Uint8, 15: tensor.BFloat16,
 }
 
-// callOf returns a call as parsers know it. A type that Gloo does not sum shows a wrong layout, and so a number of elements that contradicts the
-// wire. identity is the process's.
+// callOf returns a call as parsers know it. A type that Gloo does not sum shows a wrong layout, and so a number of
+// elements that contradicts the wire. identity is the process's.
 func callOf(c *probe.Call, identity uint64) parser.Call {
 	call := parser.Call{Source: c.Source, Elements: int(c.Elements), Ranks: c.Ranks}
 	if c.Elements == 0 {
@@ -420,7 +424,8 @@ func callOf(c *probe.Call, identity uint64) parser.Call {
 	return call
 }
 
-// bucketOf names the bucket that a call sums. Where no bucket of a process was freed in between, the same memory is the same bucket.
+// bucketOf names the bucket that a call sums. Where no bucket of a process was freed in between, the same memory is the
+// same bucket.
 func bucketOf(c *probe.Call, identity uint64) uint64 {
 	b := binary.LittleEndian.AppendUint64(nil, identity)
 	b = binary.LittleEndian.AppendUint32(b, c.Freed)

@@ -67,8 +67,8 @@ func TestProcessThatIsNotSeen(t *testing.T) {
 	}
 }
 
-// unseen returns the log of a site, of a connection of which a parser has asked for a collective, while the site had no process that
-// probes by permitted, or one whose kernel has none of its programs.
+// unseen returns the log of a site, of a connection of which a parser has asked for a collective, while the site had no
+// process that probes by permitted, or one whose kernel has none of its programs.
 func unseen(t *testing.T, permitted error) string {
 	t.Helper()
 	log := &buffer{}
@@ -176,7 +176,8 @@ func (*unprovedProcess) Counts() (probe.Counts, error) {
 	return probe.Counts{Reduces: 3, Buckets: 2}, nil
 }
 
-// The log says once why a process's calls prove nothing any more, unless it has told a contradiction already, and does not say that gradients are proved.
+// The log says once why a process's calls prove nothing any more, unless it has told a contradiction already, and does
+// not say that gradients are proved.
 func TestEndOfAProofIsLoggedOnce(t *testing.T) {
 	for reason, want := range map[string]int{"this release is not known": 1, contradicted + "a message is too long": 0} {
 		log := &buffer{}

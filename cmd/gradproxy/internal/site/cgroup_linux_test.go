@@ -21,8 +21,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// A cgroup that is named is taken from Start to Close, by one proxy at a time, and reloads change which of its connections
-// are taken.
+// A cgroup that is named is taken from Start to Close, by one proxy at a time, and reloads change which of its
+// connections are taken.
 func TestCgroup(t *testing.T) {
 	require.Root(t)
 	group, err := cgroup.New("test")
@@ -86,8 +86,8 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// When a part fails the cgroup's new connections are refused until Close, or wait, if the configuration asks for it; an orderly
-// end removes the programs at once.
+// When a part fails the cgroup's new connections are refused until Close, or wait, if the configuration asks for it; an
+// orderly end removes the programs at once.
 func TestCgroupAfterFailure(t *testing.T) {
 	require.Root(t)
 	require.Command(t, "bash")
@@ -143,8 +143,8 @@ func TestCgroupAfterFailure(t *testing.T) {
 	}
 }
 
-// inCgroup returns a group, its job's folder and the configuration of a site that takes that job's connections, without an admin
-// page.
+// inCgroup returns a group, its job's folder and the configuration of a site that takes that job's connections, without
+// an admin page.
 func inCgroup(t *testing.T, refuse bool) (*cgroup.Group, string, *config.Config) {
 	t.Helper()
 	group, err := cgroup.New("test")
@@ -186,7 +186,8 @@ func TestCgroupRefusesAfterFailedStart(t *testing.T) {
 	}
 }
 
-// leaveGroup acts as the end of a process that a start has left in a cgroup below another's, and then as the next start.
+// leaveGroup acts as the end of a process that a start has left in a cgroup below another's, and then as the next
+// start.
 func leaveGroup(t *testing.T, outer *cgroup.Group) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(outer.Proxy(), "cgroup.procs"), []byte("0"), 0); err != nil {

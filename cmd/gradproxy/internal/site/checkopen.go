@@ -22,8 +22,8 @@ func (s *Site) held() []string {
 	return all
 }
 
-// checkOpen returns the error with which open would fail, as far as that is visible while the process that hands p over still runs. After open has failed, nobody
-// would have the connections.
+// checkOpen returns the error with which open would fail, as far as that is visible while the process that hands p over
+// still runs. After open has failed, nobody would have the connections.
 func checkOpen(c *config.Config, places int, p *handover.Parcel) error {
 	if _, err := settingsOf(c, nil); err != nil {
 		return err
@@ -83,7 +83,8 @@ func tryAddresses(c *config.Config, p *handover.Parcel) error {
 	return nil
 }
 
-// holds reports whether a process that holds all these would keep another from listening on an address. Of two addresses with one port either may cover the other.
+// holds reports whether a process that holds all these would keep another from listening on an address. Of two
+// addresses with one port either may cover the other.
 func holds(all []string, address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	return slices.ContainsFunc(all, func(h string) bool {

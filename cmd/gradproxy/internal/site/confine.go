@@ -15,8 +15,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// Confine takes from this process, for good, the rights that the site does not need any more. It must come after Start, before any Reload and, unless
-// exec is set, before Run. With exec the job must run already, since a child has the walls of its parent.
+// Confine takes from this process, for good, the rights that the site does not need any more. It must come after Start,
+// before any Reload and, unless exec is set, before Run. With exec the job must run already, since a child has the
+// walls of its parent.
 func (s *Site) Confine(exec bool) {
 	n := s.needs(exec)
 	if len(n.Ports) <= confine.MaxPorts {
@@ -55,7 +56,8 @@ func (s *Site) needs(exec bool) confine.Needs {
 	return n
 }
 
-// capabilities returns the ones that the process needs after its start, beside the ones of the process that keeps rights.
+// capabilities returns the ones that the process needs after its start, beside the ones of the process that keeps
+// rights.
 func capabilities(c *config.Config, exec bool) []confine.Capability {
 	var need []confine.Capability
 	if c.Intercept.Mode == config.ModeTProxy { // sockets have clients' ports
@@ -79,8 +81,9 @@ func congestion(c *config.Config) string {
 	return c.Tunnel.Congestion
 }
 
-// ports returns the TCP ports that a site dials, sorted: tunnels, servers that peers may ask for, servers of connections that bypass the tunnel,
-// the receiver of metrics, and name servers. More than confine.MaxPorts are cut off behind one more.
+// ports returns the TCP ports that a site dials, sorted: tunnels, servers that peers may ask for, servers of
+// connections that bypass the tunnel, the receiver of metrics, and name servers. More than confine.MaxPorts are cut off
+// behind one more.
 func ports(c *config.Config) []uint16 {
 	const dns = 53
 	var all [1 << 16]bool

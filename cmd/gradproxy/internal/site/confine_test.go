@@ -14,7 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// The ports are the ones of tunnels, of may_dial, of forwards and of name servers. A reload that names another is refused, since the dials would be.
+// The ports are the ones of tunnels, of may_dial, of forwards and of name servers. A reload that names another is
+// refused, since the dials would be.
 func TestPortsAreWhatTheConfigurationDials(t *testing.T) {
 	rule := func(first, last uint16) proxy.DialRule {
 		return proxy.DialRule{Network: netip.MustParsePrefix("10.0.0.0/8"), First: first, Last: last}
@@ -72,7 +73,8 @@ func TestCapabilitiesOfModes(t *testing.T) {
 	}
 }
 
-// A site of mode cgroup that dials carriers over datagrams has a process that gives their sockets larger buffers. Others need none for that.
+// A site of mode cgroup that dials carriers over datagrams has a process that gives their sockets larger buffers.
+// Others need none for that.
 func TestDialsDatagrams(t *testing.T) {
 	dials := []config.Peer{{Name: "rome"}, {Name: "tokyo", Dial: "tokyo.example:7443"}}
 	for _, x := range []struct {

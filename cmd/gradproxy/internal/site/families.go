@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 )
 
-// noteFamilies warns of connections that nobody expects to go past the proxy: frameworks take the first address of a host's name, which is
-// IPv6 where there is one, and a job whose tensors go that way sees no error and no gain.
+// noteFamilies warns of connections that nobody expects to go past the proxy: frameworks take the first address of a
+// host's name, which is IPv6 where there is one, and a job whose tensors go that way sees no error and no gain.
 func (s *Site) noteFamilies(c *config.Config) {
 	if c.Intercept.Mode == config.ModeOff {
 		return
@@ -30,8 +30,8 @@ func (s *Site) noteFamilies(c *config.Config) {
 	}
 }
 
-// uncovered returns the family, IPv4 or IPv6, of addresses that other hosts can reach this host by, if no peer's network has addresses of that
-// family. It returns "" if there is no such family, or no network.
+// uncovered returns the family, IPv4 or IPv6, of addresses that other hosts can reach this host by, if no peer's
+// network has addresses of that family. It returns "" if there is no such family, or no network.
 func uncovered(networks []netip.Prefix, own []netip.Addr) string {
 	if len(networks) == 0 {
 		return ""

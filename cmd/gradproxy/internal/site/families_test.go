@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A host with addresses of a family that no peer's networks have is told so; addresses that nobody else reaches do not count.
+// A host with addresses of a family that no peer's networks have is told so; addresses that nobody else reaches do not
+// count.
 func TestUncoveredFamily(t *testing.T) {
 	for _, c := range []struct {
 		networks, own []string

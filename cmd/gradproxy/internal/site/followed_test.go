@@ -13,8 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// A job whose peer has used its budget of the day moves its gradients to the codec that the budget lists, with no rule, and the log and the metrics say so. The
-// peer of a site whose budget lists no codec goes on without loss.
+// A job whose peer has used its budget of the day moves its gradients to the codec that the budget lists, with no rule,
+// and the log and the metrics say so. The peer of a site whose budget lists no codec goes on without loss.
 func TestBudgetIsFollowed(t *testing.T) {
 	if require.Race {
 		t.Skip("needs a build without the race detector: its job must send many bytes")

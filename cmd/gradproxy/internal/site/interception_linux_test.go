@@ -25,10 +25,10 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
-// BenchmarkInterception measures the cost of interception. Connections to an echo server on loopback are dialled directly,
-// or made to a peer's network and redirected to the server by the rules of redirect or by the programs of exec. The three
-// alternate. Reported are the 50th and 99th percentile, in microseconds, of connect(2) and of sending a byte and having it
-// back; ns/op is of no interest.
+// BenchmarkInterception measures the cost of interception. Connections to an echo server on loopback are dialled
+// directly, or made to a peer's network and redirected to the server by the rules of redirect or by the programs of
+// exec. The three alternate. Reported are the 50th and 99th percentile, in microseconds, of connect(2) and of sending a
+// byte and having it back; ns/op is of no interest.
 //
 //	sudo go test ./cmd/gradproxy/internal/site -run '^$' -bench Interception -benchtime 100x
 func BenchmarkInterception(b *testing.B) {
@@ -198,7 +198,8 @@ func (p *pinger) round(b *testing.B) {
 	p.connects, p.pings = append(p.connects, m.Connects...), append(p.pings, m.Pings...)
 }
 
-// ping measures one round for each line on standard input. It makes the system calls itself: Go's poller has its own time.
+// ping measures one round for each line on standard input. It makes the system calls itself: Go's poller has its own
+// time.
 func ping(to netip.AddrPort) {
 	rounds, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	runtime.LockOSThread()

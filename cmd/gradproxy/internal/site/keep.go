@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// keep starts the process that keeps the rights which interception, and the congestion control, take after the start. plan is put in force; nil: there are no rules.
+// keep starts the process that keeps the rights which interception, and the congestion control, take after the start.
+// plan is put in force; nil: there are no rules.
 func (s *Site) keep(c *config.Config, plan *intercept.Plan) (*warden.Client, error) {
 	k, err := warden.Start(warden.Duty{Plan: plan, Congestion: restricted(c)}, s.log, func(err error) { s.unkept(c, plan != nil, err) })
 	if err != nil {
@@ -22,8 +23,8 @@ func (s *Site) keep(c *config.Config, plan *intercept.Plan) (*warden.Client, err
 	return k, nil
 }
 
-// keepOptions starts that process where there are no rules, but tunnels ask for options of sockets for which this process will lack the right. It must not be in the
-// cgroup to which intercept moves this one.
+// keepOptions starts that process where there are no rules, but tunnels ask for options of sockets for which this
+// process will lack the right. It must not be in the cgroup to which intercept moves this one.
 func (s *Site) keepOptions(c *config.Config) error {
 	if keepsRules(c) || !keepsOptions(c) {
 		return nil
@@ -32,7 +33,8 @@ func (s *Site) keepOptions(c *config.Config) error {
 	return err
 }
 
-// keepsOptions reports whether tunnels ask for options of sockets for which this process will lack the right, and the process that keeps rights can be had.
+// keepsOptions reports whether tunnels ask for options of sockets for which this process will lack the right, and the
+// process that keeps rights can be had.
 func keepsOptions(c *config.Config) bool {
 	return warden.Available && (restricted(c) != "" || dialsDatagrams(c))
 }
@@ -50,7 +52,8 @@ func keepsRules(c *config.Config) bool {
 	return c.Intercept.Mode == config.ModeRedirect || c.Intercept.Mode == config.ModeTProxy
 }
 
-// dialsDatagrams reports whether the sockets of carriers over datagrams want larger buffers later, in a mode that has the right at the start.
+// dialsDatagrams reports whether the sockets of carriers over datagrams want larger buffers later, in a mode that has
+// the right at the start.
 func dialsDatagrams(c *config.Config) bool {
 	return c.Intercept.Mode == config.ModeCgroup && c.Tunnel.Carrier != tunnel.CarrierTLS && slices.ContainsFunc(c.Peers, func(p config.Peer) bool { return p.Dial != "" })
 }

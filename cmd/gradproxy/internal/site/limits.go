@@ -29,8 +29,8 @@ func divide(descriptors int) (s shares) {
 	return s
 }
 
-// Connections returns how many connections a site with the configuration c may have where this process runs, by its limit of descriptors and of memory, and
-// the bytes that the site takes at most with all of them.
+// Connections returns how many connections a site with the configuration c may have where this process runs, by its
+// limit of descriptors and of memory, and the bytes that the site takes at most with all of them.
 func Connections(c *config.Config) (n int, bytes int64) {
 	b := BudgetOf(c)
 	n = min(limits(slog.New(slog.DiscardHandler)).places, b.places(memoryAllowed()))
@@ -44,8 +44,8 @@ func (s *Site) divide(log *slog.Logger) {
 	s.places.Bound(s.limits.places)
 }
 
-// shares divides the descriptors of this process, with no more places than the memory that it may have has room for. It needs fitted,
-// and sets maxPlaces.
+// shares divides the descriptors of this process, with no more places than the memory that it may have has room for. It
+// needs fitted, and sets maxPlaces.
 func (s *Site) shares(log *slog.Logger) shares {
 	all, fit := limits(log), BudgetOf(s.fitted).places(s.allowed)
 	s.maxPlaces = all.places

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryAllowed returns how much memory this process may have: the least that its cgroups allow, or the memory of the host.
+// memoryAllowed returns how much memory this process may have: the least that its cgroups allow, or the memory of the
+// host.
 func memoryAllowed() memoryLimit {
 	limit := unlimited
 	var info unix.Sysinfo_t
@@ -27,8 +28,9 @@ func memoryAllowed() memoryLimit {
 	return limit
 }
 
-// cgroupLimit returns the least limit of the cgroups of a process, whose /proc/PID/cgroup is own, and of the cgroups around it. root holds
-// the files; memory.max is of version 2 (Documentation/admin-guide/cgroup-v2.rst), memory.limit_in_bytes of version 1.
+// cgroupLimit returns the least limit of the cgroups of a process, whose /proc/PID/cgroup is own, and of the cgroups
+// around it. root holds the files; memory.max is of version 2 (Documentation/admin-guide/cgroup-v2.rst),
+// memory.limit_in_bytes of version 1.
 func cgroupLimit(root fs.FS, own []byte) memoryLimit {
 	limit := unlimited
 	for s := bufio.NewScanner(bytes.NewReader(own)); s.Scan(); {

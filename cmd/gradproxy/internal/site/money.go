@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// A ledger counts the money that links to peers with a price have cost, and would have cost without this proxy. It is brought up to date when
-// metrics are read and when prices change.
+// A ledger counts the money that links to peers with a price have cost, and would have cost without this proxy. It is
+// brought up to date when metrics are read and when prices change.
 type ledger struct {
 	raw func(peer string) float64 // bytes that apps have sent to a peer
 

@@ -19,8 +19,8 @@ import (
 
 const (
 	sampleEvery = time.Second
-	// viewFor is how long a view for a peer is given again, or viewShare times as long as it took to make, if that is longer: it costs a walk through all
-	// tensors.
+	// viewFor is how long a view for a peer is given again, or viewShare times as long as it took to make, if that is
+	// longer: it costs a walk through all tensors.
 	viewFor   = time.Second
 	viewShare = 200
 	// viewTensors is how many tensors a view for a peer tells one by one.
@@ -43,8 +43,9 @@ type observer struct {
 	views map[string]*view // by peer
 }
 
-// A jobShare is the part of a link's bytes that is a job's. The kernel counts packets, which carry several jobs at once: each job is given the part that it has of the bytes
-// that the tunnel was handed, and of the bytes that were delivered, in the second.
+// A jobShare is the part of a link's bytes that is a job's. The kernel counts packets, which carry several jobs at
+// once: each job is given the part that it has of the bytes that the tunnel was handed, and of the bytes that were
+// delivered, in the second.
 type jobShare struct {
 	wire, delivered int64 // when it was last brought up to date
 	sent, received  int64
@@ -108,8 +109,8 @@ func rise(now, before uint64) int64 {
 	return int64(now - before)
 }
 
-// share gives the jobs of a peer their parts of the bytes that its link has carried since the last call. Bytes of a second in which nothing of a
-// job was handed over wait for the next one in which something is.
+// share gives the jobs of a peer their parts of the bytes that its link has carried since the last call. Bytes of a
+// second in which nothing of a job was handed over wait for the next one in which something is.
 func (o *observer) share(peer string, jobs []proxy.Traffic, sent, received int64) {
 	o.sharing.Lock()
 	defer o.sharing.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/otlp"
 )
 
-// exporter returns the sender of metrics to a receiver of OTLP. Its connections are the proxy's own, which the rules leave alone, and it asks no proxy of the
-// environment.
+// exporter returns the sender of metrics to a receiver of OTLP. Its connections are the proxy's own, which the rules
+// leave alone, and it asks no proxy of the environment.
 func (s *Site) exporter(endpoint string) *otlp.Exporter {
 	control := s.control(s.started)
 	dialer := net.Dialer{Control: func(network, address string, conn syscall.RawConn) error {
@@ -33,7 +33,8 @@ func (s *Site) exporter(endpoint string) *otlp.Exporter {
 	}
 }
 
-// receivers are the addresses to which metrics have been sent: a receiver's name may stand for several, and for others later.
+// receivers are the addresses to which metrics have been sent: a receiver's name may stand for several, and for others
+// later.
 type receivers struct {
 	mu  sync.Mutex
 	all map[netip.AddrPort]bool
@@ -63,8 +64,8 @@ func (r *receivers) each() []netip.AddrPort {
 	return slices.Collect(maps.Keys(r.all))
 }
 
-// export sends metrics to a receiver until ctx ends, and the last ones then. A process that has handed everything over sends no last ones, since its successor waits
-// for its end.
+// export sends metrics to a receiver until ctx ends, and the last ones then. A process that has handed everything over
+// sends no last ones, since its successor waits for its end.
 func (s *Site) export(ctx context.Context, endpoint string) {
 	e := s.exporter(endpoint)
 	e.Run(ctx)

@@ -34,8 +34,8 @@ import (
 
 const deployed = "../../../../deploy/"
 
-// expressions returns every expression of the dashboards, rules and alerts, by the place where it stands. Of an alert they are the quantities that
-// it compares: a comparison that does not hold is empty.
+// expressions returns every expression of the dashboards, rules and alerts, by the place where it stands. Of an alert
+// they are the quantities that it compares: a comparison that does not hold is empty.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -166,8 +166,8 @@ func trainPair(ctx context.Context, t *testing.T, listener net.Listener, address
 	})
 }
 
-// Every expression of the dashboards, the rules and the alerts has a value where two proxies carry a job that may lose something, and the numbers of
-// Prometheus are those of the links.
+// Every expression of the dashboards, the rules and the alerts has a value where two proxies carry a job that may lose
+// something, and the numbers of Prometheus are those of the links.
 func TestExpressionsHaveValues(t *testing.T) {
 	if require.Race {
 		t.Skip("needs a build without the race detector: its job must be fast enough for rates over a minute")

@@ -27,8 +27,9 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// The rules are removed before the end of the process that probes, which takes 2 s if it is stopped: connections would be taken meanwhile by a proxy that is gone. A question that the
-// stopped process has been asked, and does not answer, ends then; else it would be waited for.
+// The rules are removed before the end of the process that probes, which takes 2 s if it is stopped: connections would
+// be taken meanwhile by a proxy that is gone. A question that the stopped process has been asked, and does not answer,
+// ends then; else it would be waited for.
 func TestRulesAreRemovedFirst(t *testing.T) {
 	require.Root(t)
 	p := newProbed(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))

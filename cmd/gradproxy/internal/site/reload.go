@@ -8,8 +8,8 @@ import (
 )
 
 // Reload puts a new configuration in force: peers, networks, allow-lists, jobs, policy, drain and refused_retry. Open
-// connections keep their peer and job. A change of another key takes a restart, and the key is named in the log. After an
-// error the old configuration stays in force.
+// connections keep their peer and job. A change of another key takes a restart, and the key is named in the log. After
+// an error the old configuration stays in force.
 func (s *Site) Reload(c *config.Config) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()

@@ -56,8 +56,8 @@ type residualFile struct {
 	warned  time.Time // when a failure was logged last; zero: the last save succeeded
 }
 
-// newResidualFile returns the residual file of a site in dir, with its metrics. It loads the file if there is one. A folder that others may
-// write to, or whose file another process writes, is an error.
+// newResidualFile returns the residual file of a site in dir, with its metrics. It loads the file if there is one. A
+// folder that others may write to, or whose file another process writes, is an error.
 func newResidualFile(of residuals, dir, site string, key func() ([]byte, error), reg prometheus.Registerer, log *slog.Logger) (*residualFile, error) {
 	r, err := claimResidualFile(of, dir, site, key, reg, log)
 	if err == nil {
@@ -66,7 +66,8 @@ func newResidualFile(of residuals, dir, site string, key func() ([]byte, error),
 	return r, err
 }
 
-// inheritResidualFile is newResidualFile where another process has handed over residuals that are newer than the file: run writes the file anew.
+// inheritResidualFile is newResidualFile where another process has handed over residuals that are newer than the file:
+// run writes the file anew.
 func inheritResidualFile(of residuals, dir, site string, key func() ([]byte, error), reg prometheus.Registerer, log *slog.Logger) (*residualFile, error) {
 	r, err := claimResidualFile(of, dir, site, key, reg, log)
 	if err == nil {
@@ -184,8 +185,8 @@ func (r *residualFile) run(ctx context.Context) error {
 	}
 }
 
-// save writes the file if residuals have changed since the last save. A failure is logged now and then, and the next save
-// tries again.
+// save writes the file if residuals have changed since the last save. A failure is logged now and then, and the next
+// save tries again.
 func (r *residualFile) save() {
 	r.saving.Lock()
 	defer r.saving.Unlock()
@@ -232,8 +233,8 @@ func (r *residualFile) has(changes uint64, at time.Time, key []byte) bool {
 	return true
 }
 
-// newFile creates the file that is to replace name, and its folder if there is none. It follows no link: a file or a link that has the new
-// file's name is removed first.
+// newFile creates the file that is to replace name, and its folder if there is none. It follows no link: a file or a
+// link that has the new file's name is removed first.
 func newFile(name string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, err

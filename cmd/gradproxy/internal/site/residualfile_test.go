@@ -213,8 +213,8 @@ func TestStateIsSaved(t *testing.T) {
 	}
 }
 
-// A full disk costs a warning every ten minutes and the growing age; the old file stays whole, and all is well again once
-// there is room.
+// A full disk costs a warning every ten minutes and the growing age; the old file stays whole, and all is well again
+// once there is room.
 func TestFullDisk(t *testing.T) {
 	o := &fakeResiduals{}
 	keep(t, o, privateFolder(t), func(k *residualFile, reg *prometheus.Registry, log *buffer) {
@@ -302,7 +302,8 @@ func TestStateFolderThatCannotBe(t *testing.T) {
 	})
 }
 
-// Another user may put a link in the place of the file that is written. The file that the link points to must not change.
+// Another user may put a link in the place of the file that is written. The file that the link points to must not
+// change.
 func TestStateFollowsNoLink(t *testing.T) {
 	dir := privateFolder(t)
 	other := filepath.Join(dir, "other")

@@ -16,9 +16,9 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver"
 )
 
-// A parameter server's job lives on when a proxy beside it is replaced, and the residuals of its gradients are not lost:
-// at each flush the server's weights equal the sum of all gradients again, also at the first flush after the restart.
-// Without a folder for state they never do again.
+// A parameter server's job lives on when a proxy beside it is replaced, and the residuals of its gradients are not
+// lost: at each flush the server's weights equal the sum of all gradients again, also at the first flush after the
+// restart. Without a folder for state they never do again.
 func TestResidualsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	const before, after, flush = 14, 17, 4 // the residual is far from empty after 14 values; the first is exact

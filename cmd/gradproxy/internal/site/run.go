@@ -18,13 +18,13 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
-// Run carries connections until ctx ends or a part fails. With upgrade.socket it then goes on for half of the drain's time, unless another process takes over
-// sooner. Then it drains: the rules lose their force, peers are informed,
-// no new connection is taken, and open connections may end by themselves for as long as the configuration says. The
-// connections that are left then, or when cut ends, are reset. Run returns nil after an orderly end, even if connections
-// were reset. Everything is released when it returns, with one exception: after a part has failed, the rules or programs
-// that refuse connections on the death of the proxy (on_death: hold, refuse) stay, until Close, or beyond the end of the process
-// until the next start.
+// Run carries connections until ctx ends or a part fails. With upgrade.socket it then goes on for half of the drain's
+// time, unless another process takes over sooner. Then it drains: the rules lose their force, peers are informed, no
+// new connection is taken, and open connections may end by themselves for as long as the configuration says. The
+// connections that are left then, or when cut ends, are reset. Run returns nil after an orderly end, even if
+// connections were reset. Everything is released when it returns, with one exception: after a part has failed, the
+// rules or programs that refuse connections on the death of the proxy (on_death: hold, refuse) stay, until Close, or
+// beyond the end of the process until the next start.
 func (s *Site) Run(ctx, cut context.Context) error {
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -66,8 +66,8 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	return err
 }
 
-// start starts the parts of the site, each by part: carriers, until the tunnel is closed; admin pages and observations, until visible ends; and the rest until
-// parts ends. Connections that they take outlive ctx. cut ends a hand-over.
+// start starts the parts of the site, each by part: carriers, until the tunnel is closed; admin pages and observations,
+// until visible ends; and the rest until parts ends. Connections that they take outlive ctx. cut ends a hand-over.
 func (s *Site) start(ctx, cut, parts, visible context.Context, part func(serve func() error)) {
 	if s.admin != nil {
 		part(func() error { return admin.Serve(visible, s.admin, s.pages()) })
@@ -103,8 +103,8 @@ func (s *Site) start(ctx, cut, parts, visible context.Context, part func(serve f
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 }
 
-// awaitEnd waits until ctx ends or a part fails, and then for a hand-over that has begun. It returns how long connections may still take, and the error of
-// the part; after a hand-over there is none.
+// awaitEnd waits until ctx ends or a part fails, and then for a hand-over that has begun. It returns how long
+// connections may still take, and the error of the part; after a hand-over there is none.
 func (s *Site) awaitEnd(ctx, cut context.Context, failed <-chan error) (limit time.Duration, err error) {
 	limit = s.config.Load().Drain
 	select {
@@ -229,7 +229,8 @@ var (
 	errPeerLeaves = errors.New("the peer is ending")
 )
 
-// Alive returns once the parts of the proxy that all connections need have answered. It does not return while one of them is stuck.
+// Alive returns once the parts of the proxy that all connections need have answered. It does not return while one of
+// them is stuck.
 func (s *Site) Alive() {
 	_ = s.checks()
 	_ = s.own()

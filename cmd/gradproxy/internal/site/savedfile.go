@@ -22,8 +22,8 @@ type record interface {
 	Load(from io.Reader, now time.Time) error
 }
 
-// A savedFile saves a record, such as the page's history, so that it outlives the process. It lies beside the residual file, whose lock covers it, and is
-// authenticated like it. An error costs only the record.
+// A savedFile saves a record, such as the page's history, so that it outlives the process. It lies beside the residual
+// file, whose lock covers it, and is authenticated like it. An error costs only the record.
 type savedFile struct {
 	of   record
 	what string // the record in words, for the log

@@ -13,7 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/history"
 )
 
-// The page's history outlives the process. A file that another key wrote, that is damaged, or that is a link, is not used.
+// The page's history outlives the process. A file that another key wrote, that is damaged, or that is a link, is not
+// used.
 func TestSavedFile(t *testing.T) {
 	dir := privateFolder(t)
 	file := filepath.Join(dir, "paris.history")

@@ -79,8 +79,8 @@ type Site struct {
 
 // Start opens everything for which c asks. The rules of the redirect come last before the proxy itself, so that
 // connections are taken only where they can be carried. c must have been checked and identified. version is shown to
-// operators. If Start fails after the rules came, it removes them, except the rules that refuse connections on the death
-// of the proxy: they stay, as after Run.
+// operators. If Start fails after the rules came, it removes them, except the rules that refuse connections on the
+// death of the proxy: they stay, as after Run.
 func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 	s := &Site{log: slog.New(logsample.New(log.Handler())), version: version}
 	s.config.Store(c)
@@ -119,7 +119,8 @@ func (s *Site) takenBefore() bool {
 	return !ok || !h.own
 }
 
-// open opens the parts of the site, lowest first, and takes over the listeners and connections of parcel, which may be nil. After an error the caller must release the opened ones.
+// open opens the parts of the site, lowest first, and takes over the listeners and connections of parcel, which may be
+// nil. After an error the caller must release the opened ones.
 func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 	s.budgets = &allowances{log: s.log, clock: time.Now, bytes: s.linkBytes}
 	stages, hold := s.budgets.plan(c)
@@ -216,7 +217,8 @@ func (s *Site) newProxy(c *config.Config, settings proxy.Settings) (*proxy.Proxy
 	})
 }
 
-// probe has jobs probed where that may be of use, by a process that is not in the cgroup to which intercept moves this one.
+// probe has jobs probed where that may be of use, by a process that is not in the cgroup to which intercept moves this
+// one.
 func (s *Site) probe(c *config.Config) {
 	p := newProbed(s.registry, s.log) // its metrics are there on each site
 	if !probesJobs(c) {
@@ -282,7 +284,8 @@ func (s *Site) intercept(c *config.Config) error {
 	return nil
 }
 
-// listenCarriers listens for carriers. Where the configuration leaves the carrier out and datagrams have no listener, t becomes one of TLS alone.
+// listenCarriers listens for carriers. Where the configuration leaves the carrier out and datagrams have no listener, t
+// becomes one of TLS alone.
 func (s *Site) listenCarriers(t *config.Tunnel) (net.Listener, error) {
 	l, err := listenCarriers(t.Carrier, t.Listen)
 	if err == nil || s.started.Tunnel.Carrier != "" || t.Carrier != tunnel.CarrierAuto {
@@ -405,8 +408,8 @@ func (s *Site) own() []netip.AddrPort {
 	return all
 }
 
-// calls returns the collectives that are seen of the process at the other end of a connection; nil where nothing may be lost, so that nothing needs a
-// proof.
+// calls returns the collectives that are seen of the process at the other end of a connection; nil where nothing may be
+// lost, so that nothing needs a proof.
 func (s *Site) calls(conn syscall.Conn, far netip.AddrPort) parser.Calls {
 	if !s.config.Load().MayLose() {
 		return nil
@@ -414,8 +417,8 @@ func (s *Site) calls(conn syscall.Conn, far netip.AddrPort) parser.Calls {
 	return s.probed.of(conn, far)
 }
 
-// understood returns the names in the hello: codecs, excerpts of settings, views of traffic, shared values if there is room for them, that connections can rest, and that
-// blocks may be short.
+// understood returns the names in the hello: codecs, excerpts of settings, views of traffic, shared values if there is
+// room for them, that connections can rest, and that blocks may be short.
 func understood(c *config.Config) []string {
 	names := append(codecs.Names(), proxy.Excerpts, proxy.Views)
 	if c.References > 0 {

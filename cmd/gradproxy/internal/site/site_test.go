@@ -50,8 +50,8 @@ var names = [...]string{"paris", "tokyo", "virginia"}
 // labPorts has the ports that this process has given to labs.
 var labPorts sync.Map
 
-// freePort returns a port that is free at each site's address, so that the tests run beside a gradproxy and beside each other. It lies
-// below the range from which the kernel takes ports for connections.
+// freePort returns a port that is free at each site's address, so that the tests run beside a gradproxy and beside each
+// other. It lies below the range from which the kernel takes ports for connections.
 func freePort() int {
 	for {
 		port := 10000 + rand.IntN(20000)
@@ -318,7 +318,8 @@ func testSitesOver(t *testing.T, carrier string) {
 	}
 }
 
-// A site whose file leaves the carrier out has carriers over TLS and datagrams, or over TLS alone where another program has the port of datagrams.
+// A site whose file leaves the carrier out has carriers over TLS and datagrams, or over TLS alone where another program
+// has the port of datagrams.
 func TestCarriersWithoutTheirKey(t *testing.T) {
 	for name, busy := range map[string]bool{"both": false, "no port": true} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/residual"
 )
 
-// stateKey returns a function that reads the key under which a site's files of state are authenticated. It comes from the private key of the
-// site's certificate, which lies elsewhere than the state. Without certificates it is no secret, and guards against accidents only.
+// stateKey returns a function that reads the key under which a site's files of state are authenticated. It comes from
+// the private key of the site's certificate, which lies elsewhere than the state. Without certificates it is no secret,
+// and guards against accidents only.
 func stateKey(c *config.Config) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		var secret []byte
@@ -35,7 +36,8 @@ func stateKey(c *config.Config) func() ([]byte, error) {
 	}
 }
 
-// privateKey returns the private key in a PEM file; nil: there is none. Other blocks, such as parameters of the curve or a certificate, are no secret.
+// privateKey returns the private key in a PEM file; nil: there is none. Other blocks, such as parameters of the curve
+// or a certificate, are no secret.
 func privateKey(text []byte) []byte {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "PRIVATE KEY" || strings.HasSuffix(block.Type, " PRIVATE KEY") { // as crypto/tls finds it
@@ -54,8 +56,8 @@ const stateMagic = "gradproxy state 1\n"
 // errForged says that the site has not written the file, or that its key is another now.
 var errForged = fmt.Errorf("%w: this site has not written it with the key that it has now", residual.ErrFile)
 
-// authenticate returns the content of a file of state of some length, if it has been written under the key. It reads the file twice, so that
-// nothing is used before all is known.
+// authenticate returns the content of a file of state of some length, if it has been written under the key. It reads
+// the file twice, so that nothing is used before all is known.
 func authenticate(f io.ReadSeeker, size int64, key []byte) (io.Reader, error) {
 	mac := hmac.New(sha256.New, key)
 	content := size - int64(len(stateMagic)) - int64(mac.Size())

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeState makes sure that a folder of state, which is made if there is none, is this user's alone. An error of refused is one of the folder's rights; other
-// errors, as of a disk that is full, are not.
+// makeState makes sure that a folder of state, which is made if there is none, is this user's alone. An error of
+// refused is one of the folder's rights; other errors, as of a disk that is full, are not.
 func makeState(dir string) (refused, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -31,8 +31,8 @@ func makeState(dir string) (refused, err error) {
 	return nil, nil
 }
 
-// claimState is makeState, and makes sure that no other process writes this site's files there, as long as the returned file is open: that error is one of
-// refused too.
+// claimState is makeState, and makes sure that no other process writes this site's files there, as long as the returned
+// file is open: that error is one of refused too.
 func claimState(dir, site string) (lock *os.File, refused, err error) {
 	if refused, err := makeState(dir); refused != nil || err != nil {
 		return nil, refused, err

@@ -33,8 +33,8 @@ func startState(t *testing.T, dir string, key func() ([]byte, error)) (text, log
 	return o.text, said.String(), reg, err
 }
 
-// The key of the state comes from the private key alone. Other blocks of its file, such as the curve's parameters that openssl writes before it,
-// are public.
+// The key of the state comes from the private key alone. Other blocks of its file, such as the curve's parameters that
+// openssl writes before it, are public.
 func TestStateKeyIsSecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paris.key")
 	c := &config.Config{Site: "paris", Tunnel: config.Tunnel{Key: file}}
@@ -106,7 +106,8 @@ func TestForgedStateIsRefused(t *testing.T) {
 	}
 }
 
-// A file that changes between its two readings is found out, though it changes to one that is good but for its HMAC, and nothing of it is loaded.
+// A file that changes between its two readings is found out, though it changes to one that is good but for its HMAC,
+// and nothing of it is loaded.
 func TestStateThatChangesWhileItIsRead(t *testing.T) {
 	key, _ := testKey()
 	file := func(lost float32) []byte {
@@ -148,7 +149,8 @@ func TestStateIsNotReadThroughALink(t *testing.T) {
 	}
 }
 
-// A folder to which others may write, or which is another user's, and a file that another process writes, are refused in one line.
+// A folder to which others may write, or which is another user's, and a file that another process writes, are refused
+// in one line.
 func TestStateFolderOfOthersIsRefused(t *testing.T) {
 	refused := func(dir, want string) {
 		t.Helper()
@@ -197,7 +199,8 @@ func TestStateIsWrittenUnderANewKey(t *testing.T) {
 	}
 }
 
-// Residuals that another process has handed over are newer than the file: the file is not loaded, and is written anew at once.
+// Residuals that another process has handed over are newer than the file: the file is not loaded, and is written anew
+// at once.
 func TestInheritedResidualsReplaceTheFile(t *testing.T) {
 	dir := privateFolder(t)
 	key, _ := testKey()

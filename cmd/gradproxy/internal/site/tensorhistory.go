@@ -25,7 +25,8 @@ const (
 	tensorMax   = 480 // tensors that are remembered
 )
 
-// tensorHistoryMemory is the most bytes that a tensorHistory takes. Slices grow to more than they hold, and each of tensorTop new tensors may come before the oldest go.
+// tensorHistoryMemory is the most bytes that a tensorHistory takes. Slices grow to more than they hold, and each of
+// tensorTop new tensors may come before the oldest go.
 const tensorHistoryMemory = (tensorMax + tensorTop) * (512 + tensorSlots*3/2*slotBytes)
 
 // slotBytes is the bytes of one slot: the time and four figures.

@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy"
 )
 
-// However long a job runs and however often its tensors are replaced by others, their history takes no more memory than the sum of budgets counts for it, and not much less once it
-// is full.
+// However long a job runs and however often its tensors are replaced by others, their history takes no more memory than
+// the sum of budgets counts for it, and not much less once it is full.
 func TestTensorHistoryIsInTheBudget(t *testing.T) {
 	var h tensorHistory
 	now := time.Unix(1_000_000_000, 0)

@@ -21,7 +21,8 @@ import (
 // givenWithin is how long the old process may take, beyond upgrade.within, to hand everything over.
 const givenWithin = 10 * time.Second
 
-// takeOver takes the connections of the process that runs with the same upgrade.socket, if there is one; nil: there is none.
+// takeOver takes the connections of the process that runs with the same upgrade.socket, if there is one; nil: there is
+// none.
 func (s *Site) takeOver(c *config.Config) (*handover.Parcel, error) {
 	if c.Upgrade.Socket == "" {
 		return nil, nil
@@ -79,7 +80,8 @@ func (s *Site) inherit(p *handover.Parcel) bool {
 	return err == nil
 }
 
-// adopt has the proxy carry on the connections that another process has handed over. It must come before the tunnel: the peers resume them at once.
+// adopt has the proxy carry on the connections that another process has handed over. It must come before the tunnel:
+// the peers resume them at once.
 func (s *Site) adopt(p *handover.Parcel) {
 	if p == nil {
 		return
@@ -110,7 +112,8 @@ func (s *Site) adopt(p *handover.Parcel) {
 // errHandedOver ends Run: another process has everything.
 var errHandedOver = errors.New("another process has taken over")
 
-// serveUpgrades hands everything over to the first process that takes it, and returns errHandedOver then. It returns nil once the listener is closed.
+// serveUpgrades hands everything over to the first process that takes it, and returns errHandedOver then. It returns
+// nil once the listener is closed.
 func (s *Site) serveUpgrades(cut context.Context, a *acceptor) error {
 	for {
 		g, err := s.upgrades.Accept(s.started.Site, func(err error) { s.log.Warn("upgrade.socket", "err", err) })
@@ -151,7 +154,8 @@ func (s *Site) giveTo(cut context.Context, g *handover.Giver, a *acceptor) bool 
 	return false
 }
 
-// handOver brings the connections to rest and gives them to the new process, unless cut ends first. After an error they go on here.
+// handOver brings the connections to rest and gives them to the new process, unless cut ends first. After an error they
+// go on here.
 func (s *Site) handOver(cut context.Context, g *handover.Giver, accepts *acceptor) (err error) {
 	ctx, cancel := context.WithTimeout(cut, s.started.Upgrade.Within)
 	defer cancel()
@@ -199,8 +203,9 @@ func (s *Site) handOver(cut context.Context, g *handover.Giver, accepts *accepto
 	return nil
 }
 
-// awaitSuccessor carries on, after the signal to end, until another process takes over, nothing is left to carry, a part fails, cut ends or half of limit is over:
-// the other half is the drain's. It returns the time left of limit, and the error of the part.
+// awaitSuccessor carries on, after the signal to end, until another process takes over, nothing is left to carry, a
+// part fails, cut ends or half of limit is over: the other half is the drain's. It returns the time left of limit, and
+// the error of the part.
 func (s *Site) awaitSuccessor(cut context.Context, limit time.Duration, failed <-chan error) (left time.Duration, err error) {
 	if s.upgrades == nil || limit == 0 {
 		return limit, nil
@@ -226,11 +231,12 @@ func (s *Site) awaitSuccessor(cut context.Context, limit time.Duration, failed <
 	}
 }
 
-// resumeWithin is how long connections that were at rest for a hand-over may take to go on before the drain, in which they could not: no stream is opened then.
+// resumeWithin is how long connections that were at rest for a hand-over may take to go on before the drain, in which
+// they could not: no stream is opened then.
 const resumeWithin = 2 * time.Second
 
-// endHandOvers waits for a hand-over that has begun, so that no connection is reset which another process has. If it fails, the connections may go on, unless cut
-// ends. No other one begins.
+// endHandOvers waits for a hand-over that has begun, so that no connection is reset which another process has. If it
+// fails, the connections may go on, unless cut ends. No other one begins.
 func (s *Site) endHandOvers(cut context.Context) {
 	s.handing.Lock()
 	s.ending = true
@@ -252,7 +258,8 @@ type upgradable interface {
 	Leave() error // is Close, without an effect on connections
 }
 
-// An acceptor serves the forwards, and can stop and go on with no connection lost: connections wait in the listeners meanwhile.
+// An acceptor serves the forwards, and can stop and go on with no connection lost: connections wait in the listeners
+// meanwhile.
 type acceptor struct {
 	site   *Site
 	ctx    context.Context

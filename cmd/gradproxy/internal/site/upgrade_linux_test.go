@@ -93,7 +93,8 @@ func (e *echoed) end(t *testing.T) {
 	}
 }
 
-// Another process takes over the forwards and the connections of a site, three times, and then of the other site; no connection is lost, and none refused.
+// Another process takes over the forwards and the connections of a site, three times, and then of the other site; no
+// connection is lost, and none refused.
 func TestAnotherProcessTakesOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -1,5 +1,5 @@
-// Package strict reads YAML files in which nothing is overlooked: an unknown key, a value of the wrong kind or a missing one
-// is an error with its line, and all errors of a file are reported at once.
+// Package strict reads YAML files in which nothing is overlooked: an unknown key, a value of the wrong kind or a
+// missing one is an error with its line, and all errors of a file are reported at once.
 package strict
 
 import (

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// ReadFile is os.ReadFile for files of at most limit bytes. A device has no size that could be looked at first, and a named
-// pipe without a writer is empty: opened in the usual way it would wait for ever.
+// ReadFile is os.ReadFile for files of at most limit bytes. A device has no size that could be looked at first, and a
+// named pipe without a writer is empty: opened in the usual way it would wait for ever.
 func ReadFile(name string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -105,7 +105,8 @@ func row(name, bars, largest string) line {
 	return line{fmt.Sprintf("  %-10s%s  %s", name, bars, largest), plain}
 }
 
-// pastOf has the charts of the links in the last hour: the rates, and outages as bands that begin with the last sign of life.
+// pastOf has the charts of the links in the last hour: the rates, and outages as bands that begin with the last sign of
+// life.
 func pastOf(x *Snapshot) (all []line) {
 	if x.past == nil {
 		return []line{{"the history is being asked for", plain}}

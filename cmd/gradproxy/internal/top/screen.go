@@ -11,8 +11,8 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// Print writes a Snapshot as one line of JSON each interval, the first after one interval, until ctx ends, which is no error, or the proxy does not
-// answer. count bounds the lines; 0: no bound.
+// Print writes a Snapshot as one line of JSON each interval, the first after one interval, until ctx ends, which is no
+// error, or the proxy does not answer. count bounds the lines; 0: no bound.
 func Print(ctx context.Context, w io.Writer, s *Sampler, interval time.Duration, count int) error {
 	if _, err := s.Next(ctx); err != nil {
 		return unlessOver(ctx, err)
@@ -45,7 +45,8 @@ func unlessOver(ctx context.Context, err error) error {
 	return err
 }
 
-// Show keeps Snapshots on the terminal until the user quits or ctx ends. It returns an error if the first answer does not come; later it goes on asking.
+// Show keeps Snapshots on the terminal until the user quits or ctx ends. It returns an error if the first answer does
+// not come; later it goes on asking.
 func Show(ctx context.Context, s *Sampler, interval time.Duration) error {
 	first, err := s.Next(ctx)
 	if err != nil {

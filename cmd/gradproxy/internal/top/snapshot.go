@@ -1,6 +1,8 @@
-// Package top shows the traffic of a running proxy as it changes: its links and its busiest tensors, on a terminal or as JSON.
+// Package top shows the traffic of a running proxy as it changes: its links and its busiest tensors, on a terminal or
+// as JSON.
 //
-// A Sampler makes Snapshots of the answers of the proxy's admin address, Print writes Snapshots as JSON, and Show keeps them on a terminal, as the lines that text makes of them.
+// A Sampler makes Snapshots of the answers of the proxy's admin address, Print writes Snapshots as JSON, and Show keeps
+// them on a terminal, as the lines that text makes of them.
 package top
 
 import (
@@ -17,7 +19,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
-// A Snapshot has the traffic of a proxy at one time, and the rates since the Snapshot before. Its JSON names are stable.
+// A Snapshot has the traffic of a proxy at one time, and the rates since the Snapshot before. Its JSON names are
+// stable.
 type Snapshot struct {
 	Time    time.Time `json:"time"`
 	Seconds float64   `json:"seconds"` // since the Snapshot before, for which the rates are
@@ -103,11 +106,12 @@ type Sampler struct {
 	answers time.Time
 }
 
-// seldom is how often the candidates' results and histories are asked for, which take a proxy of many tensors some time to add up.
+// seldom is how often the candidates' results and histories are asked for, which take a proxy of many tensors some time
+// to add up.
 const seldom = 5 * time.Second
 
-// askedTensors is how many tensors a Sampler asks for: the ones that have sent most bytes so far. It shows the busiest of these. To list thousands each second would be
-// a load on the proxy.
+// askedTensors is how many tensors a Sampler asks for: the ones that have sent most bytes so far. It shows the busiest
+// of these. To list thousands each second would be a load on the proxy.
 const askedTensors = 1000
 
 // Next asks the proxy. The rates of the first Snapshot are 0.

@@ -154,7 +154,8 @@ func rows(tensors []Tensor) []line {
 	return tabular(table.Row{"JOB", "TENSOR", "PROTOCOL", "ROLE", "TYPE", "SIZE", "RATE", "RAW", "RATIO", "CODEC", "REASON", "KEY"}, rows, func(table.Row) bool { return false })
 }
 
-// name names a tensor as a person knows it: by its sender, its name or its number among the tensors of its connection, and its shape.
+// name names a tensor as a person knows it: by its sender, its name or its number among the tensors of its connection,
+// and its shape.
 func name(t *Tensor) string {
 	what := t.Name
 	if what == "" && t.Number > 0 {

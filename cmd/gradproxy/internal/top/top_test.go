@@ -25,7 +25,8 @@ func tensor(key uint64, bytes int, raw, wire int64) proxy.TensorInfo {
 	return proxy.TensorInfo{Job: "resnet", Protocol: "pslite", Key: key, Bytes: bytes, DType: "float32", Role: "gradient", Codec: "3lc", Reason: "ok", RawBytes: raw, WireBytes: wire}
 }
 
-// Rates are of the time between two answers, also of a tensor whose size changes and of one that is new; a proxy that was started anew has none.
+// Rates are of the time between two answers, also of a tensor whose size changes and of one that is new; a proxy that
+// was started anew has none.
 func TestRates(t *testing.T) {
 	s := &Sampler{Limit: 3}
 	at := time.Unix(1000, 0)
@@ -88,7 +89,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A terminal of any size shows the lines that fit, keys act, and nothing of a name reaches the terminal as a control sequence.
+// A terminal of any size shows the lines that fit, keys act, and nothing of a name reaches the terminal as a control
+// sequence.
 func TestDisplay(t *testing.T) {
 	s := &Sampler{}
 	evil := tensor(9, 4096, 5, 5)

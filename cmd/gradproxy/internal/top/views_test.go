@@ -14,7 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
-// The views have each figure of the page, on a terminal of 80 columns too, and of the jobs the rates of the last whole second.
+// The views have each figure of the page, on a terminal of 80 columns too, and of the jobs the rates of the last whole
+// second.
 func TestViewsHaveThePagesFigures(t *testing.T) {
 	x := (&Sampler{}).next(time.Unix(1000, 0), status(4e6, 1e6, 0, 0), nil)
 	column := func(rate int64) []int64 { return []int64{7, rate, 9} }
@@ -86,7 +87,8 @@ func TestViewsHaveThePagesFigures(t *testing.T) {
 	}
 }
 
-// Columns are minutes, of which the last may have just begun; what is older, or still to come, has none. A minute without a slot is not one in which nothing was sent.
+// Columns are minutes, of which the last may have just begun; what is older, or still to come, has none. A minute
+// without a slot is not one in which nothing was sent.
 func TestChartsOfTheLastHour(t *testing.T) {
 	now := time.Unix(7200+30, 0)
 	c := sums([]int64{3600 - 1, 3600 + 59, 3600 + 60, 7140, 7150, 7200, 7260}, []int64{1, 2, 4, 3, 5, 6, 7}, now)
@@ -116,7 +118,8 @@ func TestChartsOfTheLastHour(t *testing.T) {
 
 func digit(v float64) rune { return rune('0' + int(v)) }
 
-// Enter explains the tensor at the top of the list, with its history, Escape goes back to where the list was, and a tensor or a view asks for its own answers only.
+// Enter explains the tensor at the top of the list, with its history, Escape goes back to where the list was, and a
+// tensor or a view asks for its own answers only.
 func TestTensorsHistory(t *testing.T) {
 	x := (&Sampler{}).next(time.Unix(1000, 0), status(4e6, 1e6, 0, 0), []proxy.TensorInfo{tensor(7, 4096, 3e6, 1e6), tensor(8, 4096, 2e6, 1e6), tensor(9, 4096, 1e6, 1e6)})
 	for i := range x.Tensors {

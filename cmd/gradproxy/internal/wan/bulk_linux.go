@@ -29,8 +29,8 @@ func (p *prober) bulk(ctx context.Context) (float64, error) {
 	return p.datagrams(ctx)
 }
 
-// datagrams offers 1.3 times the rate in whole packets and counts the arrivals. As much is lost as the link is set to lose:
-// losses are judged by themselves.
+// datagrams offers 1.3 times the rate in whole packets and counts the arrivals. As much is lost as the link is set to
+// lose: losses are judged by themselves.
 func (p *prober) datagrams(ctx context.Context) (float64, error) {
 	if p.loss == 1 {
 		return 0, nil
@@ -79,7 +79,8 @@ func (p *prober) datagrams(ctx context.Context) (float64, error) {
 	return middle(rates), nil
 }
 
-// arrivals returns the bits per second, each packet with its header, that arrive in each of some windows, after a time in which the way warms up.
+// arrivals returns the bits per second, each packet with its header, that arrive in each of some windows, after a time
+// in which the way warms up.
 func (p *prober) arrivals(far *net.UDPConn, header int, warm, each time.Duration) ([]float64, error) {
 	var rates []float64
 	var from time.Time // of the window, or of the first packet
@@ -189,8 +190,8 @@ func count(c net.Conn, warm time.Duration) (float64, error) {
 	return middle(rates), nil
 }
 
-// prepareStream makes a connection use Reno: others stop before the link is full, or pace below its rate. It returns the
-// payload of a packet of whole size, in bytes.
+// prepareStream makes a connection use Reno: others stop before the link is full, or pace below its rate. It returns
+// the payload of a packet of whole size, in bytes.
 func prepareStream(c *net.TCPConn) (segment uint32, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

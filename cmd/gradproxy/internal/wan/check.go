@@ -104,7 +104,8 @@ func drain(bytes, rate int64) time.Duration {
 
 func duration(ms float64) time.Duration { return time.Duration(math.Round(ms * 1e6)) }
 
-// rateOf returns the rate of a direction with that of the bottleneck before it: an idle one leaves it the lower of the two.
+// rateOf returns the rate of a direction with that of the bottleneck before it: an idle one leaves it the lower of the
+// two.
 func (p *Plan) rateOf(w PlannedWay) int64 {
 	rate := w.Rate
 	for _, b := range p.Bottlenecks {
@@ -196,8 +197,8 @@ func (q question) try(from, to string, probe func() (answer, error)) (w CheckedW
 	}
 }
 
-// jitterQuartile returns the lower quartile of the sum of two jitters, uniform in [0, a) and [0, b), and the standard error
-// of that of n samples.
+// jitterQuartile returns the lower quartile of the sum of two jitters, uniform in [0, a) and [0, b), and the standard
+// error of that of n samples.
 func jitterQuartile(a, b time.Duration, n int) (quartile, spread time.Duration) {
 	long, short := float64(max(a, b)), float64(min(a, b))
 	if long == 0 {

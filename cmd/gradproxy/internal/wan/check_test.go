@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// The range leaves half of the misses outside at each end, and no more: checked by adding up the distribution another way.
+// The range leaves half of the misses outside at each end, and no more: checked by adding up the distribution another
+// way.
 func TestBinomialRange(t *testing.T) {
 	for _, x := range []struct {
 		n int

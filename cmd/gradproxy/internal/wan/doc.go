@@ -1,5 +1,5 @@
-// Package wan lays emulated wide-area networks out on one machine: sites, which are network namespaces, and links between
-// them with a rate, a delay, jitter, loss, a queue and a price, as one topology file says.
+// Package wan lays emulated wide-area networks out on one machine: sites, which are network namespaces, and links
+// between them with a rate, a delay, jitter, loss, a queue and a price, as one topology file says.
 //
 //	Topology        the content of a file: sites, links, shared bottlenecks, traces; pure data
 //	Plan            the things made of it: names, addresses, devices, routes, and the back end that plays the links; pure data

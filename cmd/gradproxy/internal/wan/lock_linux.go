@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A lockFile gives the process that has locked it the sole right to touch the notes on a network. Its locks are of the open
-// file (fcntl(2), F_OFD_SETLK): they end with their process, and others can ask for them without taking them. Whoever
-// touches anything has locked the first byte. A process that plays the network has then written its number into the file,
-// and after that locked the second byte: as long as that is locked, the number is the one of the process that has.
+// A lockFile gives the process that has locked it the sole right to touch the notes on a network. Its locks are of the
+// open file (fcntl(2), F_OFD_SETLK): they end with their process, and others can ask for them without taking them.
+// Whoever touches anything has locked the first byte. A process that plays the network has then written its number into
+// the file, and after that locked the second byte: as long as that is locked, the number is the one of the process that
+// has.
 type lockFile struct{ *os.File }
 
 // The bytes that are locked.
@@ -30,7 +31,8 @@ var errOwned = errors.New("its process lives")
 // errBusy: a process removes the network, or begins to lay it out.
 var errBusy = errors.New("another process is busy with it")
 
-// lock locks the file, which it makes if need be, until it is closed. It waits for others that are busy with the network.
+// lock locks the file, which it makes if need be, until it is closed. It waits for others that are busy with the
+// network.
 func lock(ctx context.Context, path string) (*lockFile, error) {
 	for {
 		l, err := tryLock(path)

@@ -34,8 +34,9 @@ type link interface {
 	close() error
 }
 
-// Up makes all of the plan, and removes the finished parts if ctx ends before it is done; afterwards the end of ctx has no
-// effect. The network ends with Close; Hold and State.Down remove the leftovers of a process that is killed. Needs root.
+// Up makes all of the plan, and removes the finished parts if ctx ends before it is done; afterwards the end of ctx has
+// no effect. The network ends with Close; Hold and State.Down remove the leftovers of a process that is killed. Needs
+// root.
 func Up(ctx context.Context, p *Plan) (n *Network, err error) {
 	n = &Network{plan: p, failed: make(chan error, 1)}
 	n.ctx, n.end = context.WithCancel(context.WithoutCancel(ctx)) // its end is noted in its counters
@@ -85,8 +86,8 @@ func newBackEnd(n *Network) (func(PlannedLink) (link, error), error) {
 	return nil, fmt.Errorf("wan %s: there is no back end %q: write user, kernel or ebpf", n.plan.Name, n.plan.BackEnd)
 }
 
-// makeSites makes the namespaces. In each, /etc/hosts names all sites, and this machine's own name stands for the site: some
-// frameworks announce the address that it resolves to.
+// makeSites makes the namespaces. In each, /etc/hosts names all sites, and this machine's own name stands for the site:
+// some frameworks announce the address that it resolves to.
 func (n *Network) makeSites(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -214,7 +215,8 @@ func (n *Network) Report() (Report, error) {
 	return r, errors.Join(errs...)
 }
 
-// Close removes the links and the namespaces. A process that runs in a namespace keeps it alive, without links, until it ends.
+// Close removes the links and the namespaces. A process that runs in a namespace keeps it alive, without links, until
+// it ends.
 func (n *Network) Close() error {
 	n.end()
 	n.traces.Wait()

@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// An Order changes a link of a network that is up. Its JSON names are used on the socket on which the network's process takes it.
+// An Order changes a link of a network that is up. Its JSON names are used on the socket on which the network's process
+// takes it.
 type Order struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	OneWay bool   `json:"one_way,omitempty"` // only the direction from From to To, not also the one back
 	Reset  bool   `json:"reset,omitempty"`   // forget all orders for these directions
-	// The properties that change; nil: as before. Rate is in bits per second (0: unlimited), Delay one way in nanoseconds, Loss in [0, 1].
+	// The properties that change; nil: as before. Rate is in bits per second (0: unlimited), Delay one way in
+	// nanoseconds, Loss in [0, 1].
 	Rate  *int64         `json:"rate,omitempty"`
 	Delay *time.Duration `json:"delay,omitempty"`
 	Loss  *float64       `json:"loss,omitempty"`
@@ -27,7 +29,8 @@ func Cut(from, to string) Order {
 	return Order{From: from, To: to, Loss: &all}
 }
 
-// Set reads words such as rate=5Mbit/s into o: rate, delay, loss as in topologies, and rtt. Half of rtt is the delay of either direction.
+// Set reads words such as rate=5Mbit/s into o: rate, delay, loss as in topologies, and rtt. Half of rtt is the delay of
+// either direction.
 func (o *Order) Set(words []string) error {
 	for _, word := range words {
 		key, text, _ := strings.Cut(word, "=")

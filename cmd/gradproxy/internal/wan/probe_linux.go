@@ -17,8 +17,8 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// A prober measures one direction of a link that nobody else uses. Times are the ones that the kernel notes when a packet comes
-// (SO_TIMESTAMPNS), so that a machine whose processors are busy does not make a link look slow.
+// A prober measures one direction of a link that nobody else uses. Times are the ones that the kernel notes when a
+// packet comes (SO_TIMESTAMPNS), so that a machine whose processors are busy does not make a link look slow.
 type prober struct {
 	question
 	from, to *wansim.Namespace
@@ -42,7 +42,8 @@ func (p *prober) all(ctx context.Context) (a answer, err error) {
 	return a, err
 }
 
-// sockets opens a datagram socket at each site, the near one's connected to the far one's. Both end with ctx or by closing.
+// sockets opens a datagram socket at each site, the near one's connected to the far one's. Both end with ctx or by
+// closing.
 func (p *prober) sockets(ctx context.Context) (near, far *net.UDPConn, end func(), err error) {
 	err = p.to.Do(func() (err error) {
 		far, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.addr, 0)))
@@ -202,8 +203,8 @@ func (p *prober) losses(ctx context.Context) (sent, lost int, err error) {
 	return lossProbes, lossProbes - len(seen), <-failed
 }
 
-// urgently runs f on a thread of its own that, where that is allowed, needs not wait for other programs: probes that are
-// sent late do not fill a link. Processes that it starts are not urgent.
+// urgently runs f on a thread of its own that, where that is allowed, needs not wait for other programs: probes that
+// are sent late do not fill a link. Processes that it starts are not urgent.
 func urgently(f func()) {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{

@@ -19,8 +19,8 @@ import (
 // maxFile bounds the bytes read: topologies and traces have a few kilobytes.
 const maxFile = 4 << 20
 
-// Load reads and checks a topology: the file of that name or, where there is none, the ready topology. Problems are all that
-// was found, in the order of the lines; the Topology may be used only if there are none.
+// Load reads and checks a topology: the file of that name or, where there is none, the ready topology. Problems are all
+// that was found, in the order of the lines; the Topology may be used only if there are none.
 func Load(name string) (*Topology, strict.Problems) {
 	text, err := readFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +84,8 @@ type reader struct {
 	mesh     *writtenLink
 }
 
-// A writtenLink is a link as it is written: sites by name, the part that both directions have in common, and each one's own.
+// A writtenLink is a link as it is written: sites by name, the part that both directions have in common, and each one's
+// own.
 type writtenLink struct {
 	from, to          string
 	both, there, back writtenDirection

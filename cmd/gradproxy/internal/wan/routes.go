@@ -2,9 +2,9 @@ package wan
 
 import "time"
 
-// nextHops returns, for every two sites, the neighbour through which the one reaches the other: along the path of the fewest
-// links and, among these, of the shortest round trip; -1 where there is none or it is the same site. Paths are the same in both
-// directions.
+// nextHops returns, for every two sites, the neighbour through which the one reaches the other: along the path of the
+// fewest links and, among these, of the shortest round trip; -1 where there is none or it is the same site. Paths are
+// the same in both directions.
 func (t *Topology) nextHops() [][]int {
 	n := len(t.Sites)
 	best := make([][]distance, n)

@@ -19,13 +19,14 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// StateDir is where networks that are up are noted, by default. It is root's: /run/gradproxy may be another user's, which runs
-// the proxy as a service, and goes with that service.
+// StateDir is where networks that are up are noted, by default. It is root's: /run/gradproxy may be another user's,
+// which runs the proxy as a service, and goes with that service.
 const StateDir = "/run/gradproxy-wan"
 
-// A State notes a network that is up, so that other processes find it, and know the parts to remove after its process has
-// died. Four files bear the network's name: .json, this; .lock, whose owner may touch the others; .sock, on which the
-// process answers each connection with its Report; .order, on which it takes an Order and answers with an orderAnswer.
+// A State notes a network that is up, so that other processes find it, and know the parts to remove after its process
+// has died. Four files bear the network's name: .json, this; .lock, whose owner may touch the others; .sock, on which
+// the process answers each connection with its Report; .order, on which it takes an Order and answers with an
+// orderAnswer.
 type State struct {
 	Plan *Plan `json:"plan"`
 	PID  int   `json:"pid"`
@@ -72,8 +73,8 @@ func Hold(ctx context.Context, dir string, p *Plan) (_ *State, err error) {
 	return s, nil
 }
 
-// apart is an error if another network that is noted has a namespace of the same name, as site b-c of topology a has and site c
-// of a-b: the end of the one would remove the other's.
+// apart is an error if another network that is noted has a namespace of the same name, as site b-c of topology a has
+// and site c of a-b: the end of the one would remove the other's.
 func (p *Plan) apart(dir string) error {
 	others, err := Networks(dir)
 	if err != nil {
@@ -114,8 +115,8 @@ func remove(path string) error {
 	return nil
 }
 
-// Answer tells every process that asks for the counts of n, and carries out the orders that come, until ctx ends. Only root can
-// connect to the sockets.
+// Answer tells every process that asks for the counts of n, and carries out the orders that come, until ctx ends. Only
+// root can connect to the sockets.
 func (s *State) Answer(ctx context.Context, n *Network) error {
 	for suffix, answer := range map[string]func(net.Conn){
 		".sock": func(c net.Conn) {
@@ -240,8 +241,8 @@ func find(dir, name string) (*State, error) {
 	return s, nil
 }
 
-// check reports the faults of a note that is to be of that network. The things that it names are removed, so it may name
-// nothing else.
+// check reports the faults of a note that is to be of that network. The things that it names are removed, so it may
+// name nothing else.
 func (s *State) check(name string) error {
 	if s.Plan == nil || s.Plan.Name != name {
 		return errors.New("it is another's")
@@ -307,8 +308,8 @@ func (s *State) Order(o Order) error {
 	return nil
 }
 
-// Down ends the network and removes all of it, also the leftovers of a process that was killed. The report, of a process that
-// lives, is its last; nil: there is none.
+// Down ends the network and removes all of it, also the leftovers of a process that was killed. The report, of a
+// process that lives, is its last; nil: there is none.
 func (s *State) Down(ctx context.Context) (last *Report, err error) {
 	if last, err = s.end(ctx); err != nil {
 		return last, fmt.Errorf("wan %s: %w", s.Plan.Name, err)
@@ -345,7 +346,8 @@ func (s *State) end(ctx context.Context) (last *Report, err error) {
 		return last, err
 	}
 	defer p.Release()
-	// The owner of the lock now is the process that p stands for: had it ended before, another process could have its number.
+	// The owner of the lock now is the process that p stands for: had it ended before, another process could have its
+	// number.
 	if owner, err := l.owner(); err != nil || owner != pid {
 		return last, err
 	}
@@ -362,7 +364,8 @@ func (s *State) end(ctx context.Context) (last *Report, err error) {
 	}
 }
 
-// cleanLeft removes the leftovers of a network whose process has died. The caller has the lock, so that no other process owns it.
+// cleanLeft removes the leftovers of a network whose process has died. The caller has the lock, so that no other
+// process owns it.
 func cleanLeft(dir, name string) error {
 	left, err := find(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {

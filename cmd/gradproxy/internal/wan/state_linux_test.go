@@ -179,8 +179,8 @@ func TestDownSparesOthers(t *testing.T) {
 	}
 }
 
-// Down ends the process that holds the network, whatever the note says. If another lays out a new one of the name at once,
-// that one is left alone.
+// Down ends the process that holds the network, whatever the note says. If another lays out a new one of the name at
+// once, that one is left alone.
 func TestDownSparesTheNext(t *testing.T) {
 	dir := t.TempDir()
 	p, path := planned(t, dir)
@@ -252,7 +252,8 @@ func TestServeOutlivesErrors(t *testing.T) {
 	})
 }
 
-// A note is followed only where it names things that could have been made for a network: all that it names is removed, by root.
+// A note is followed only where it names things that could have been made for a network: all that it names is removed,
+// by root.
 func TestNoteOfSomethingElse(t *testing.T) {
 	dir := t.TempDir()
 	for _, namespace := range []string{"", "..", "wan-n-a/../../../etc", "mine"} {
@@ -266,7 +267,8 @@ func TestNoteOfSomethingElse(t *testing.T) {
 	}
 }
 
-// Two networks whose names and sites make the same namespaces are not held at a time: the end of one would be the other's.
+// Two networks whose names and sites make the same namespaces are not held at a time: the end of one would be the
+// other's.
 func TestNamespacesOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	plan := func(topology, site string) *Plan {

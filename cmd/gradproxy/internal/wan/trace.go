@@ -21,8 +21,8 @@ type Step struct {
 	Quality
 }
 
-// At returns the quality after the network has been up for so long, where base holds without a trace, and for how long it
-// will; 0: for ever.
+// At returns the quality after the network has been up for so long, where base holds without a trace, and for how long
+// it will; 0: for ever.
 func (t Trace) At(up time.Duration, base Quality) (q Quality, left time.Duration) {
 	if len(t.Steps) == 0 {
 		return base, 0
@@ -77,8 +77,8 @@ func steps(base Quality, changes []change) (all []Step) {
 // columns of a trace file. Its first line names the ones that it has, in any order; at is one of them.
 const columns = "at, rate, delay, loss"
 
-// parseTrace reads a trace file: lines of values with commas between, written as in topologies, the first line their names,
-// an empty value is as before. Lines that begin with # are remarks. An error names its line.
+// parseTrace reads a trace file: lines of values with commas between, written as in topologies, the first line their
+// names, an empty value is as before. Lines that begin with # are remarks. An error names its line.
 func parseTrace(text string) (changes []change, err error) {
 	var names []string
 	lines := bufio.NewScanner(strings.NewReader(text))

@@ -22,7 +22,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
-// How long the warden may take for an answer: sockets are a matter of microseconds, a refresh of the rules of milliseconds, and many networks of seconds.
+// How long the warden may take for an answer: sockets are a matter of microseconds, a refresh of the rules of
+// milliseconds, and many networks of seconds.
 const (
 	socketWithin  = 2 * time.Second
 	refreshWithin = 5 * time.Second
@@ -57,7 +58,8 @@ type line struct {
 // Available says that this system has wardens.
 const Available = true
 
-// Start starts a warden with the rights that this process has now, and has it begin its duty. lost is called once if the warden ends before Close, with the reason.
+// Start starts a warden with the rights that this process has now, and has it begin its duty. lost is called once if
+// the warden ends before Close, with the reason.
 func Start(d Duty, log *slog.Logger, lost func(error)) (*Client, error) {
 	process, err := apart.Start(apart.Part{Name: programName, Pairs: pairs, Memory: Memory, Says: "the process that keeps rights says"}, log)
 	if err != nil {
@@ -129,8 +131,9 @@ func (c *Client) Remove() error {
 	return nil
 }
 
-// Mark marks a TCP socket as the proxy's own: it is a net.Dialer's Control. Without a warden sockets have no mark: then there is an error while the rules may still be in force, by which a
-// connection could come back to the proxy, and none later.
+// Mark marks a TCP socket as the proxy's own: it is a net.Dialer's Control. Without a warden sockets have no mark: then
+// there is an error while the rules may still be in force, by which a connection could come back to the proxy, and none
+// later.
 func (c *Client) Mark(network, _ string, conn syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil // the rules are for TCP
@@ -154,7 +157,8 @@ func (c *Client) dress(o op, conn syscall.RawConn) (err error) {
 	return err
 }
 
-// Congestion gives a TCP socket the congestion control of the duty; without one the answer is EPERM, the kernel's to this process.
+// Congestion gives a TCP socket the congestion control of the duty; without one the answer is EPERM, the kernel's to
+// this process.
 func (c *Client) Congestion(fd int) error {
 	if c.duty.Congestion == "" {
 		return syscall.EPERM
@@ -165,7 +169,8 @@ func (c *Client) Congestion(fd int) error {
 // Buffers gives a UDP socket buffers as large as carriers want them.
 func (c *Client) Buffers(fd int) error { return c.ask(&c.sockets, opBuffers, nil, fd, socketWithin) }
 
-// errLate is the error of a request without an answer in time, which may still be carried out, and of the requests about sockets after it until the late answer has come.
+// errLate is the error of a request without an answer in time, which may still be carried out, and of the requests
+// about sockets after it until the late answer has come.
 var errLate = errors.New("the process that keeps rights does not answer in time")
 
 // ask asks the warden for something, with the descriptor of a socket unless fd is -1.
@@ -188,8 +193,9 @@ func (c *Client) ask(l *line, o op, body []byte, fd int, within time.Duration) e
 	return nil
 }
 
-// ask returns the words of the answer. Dials do not wait one after another for a warden that is stopped: while an answer is late nothing is asked, so that the socket pair
-// holds one of their sockets at most. Requests about rules, of one goroutine or two, are sent all the same; answers that come too late are skipped.
+// ask returns the words of the answer. Dials do not wait one after another for a warden that is stopped: while an
+// answer is late nothing is asked, so that the socket pair holds one of their sockets at most. Requests about rules, of
+// one goroutine or two, are sent all the same; answers that come too late are skipped.
 func (l *line) ask(o op, body []byte, fd int, within time.Duration) (words string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,8 +236,9 @@ func (l *line) ask(o op, body []byte, fd int, within time.Duration) (words strin
 	}
 }
 
-// await waits in the kernel until a datagram has come or the warden has ended, for at most within, and reports whether one has or it has. A thread that waits there is awake sooner than a goroutine that waits for Go's poller: an
-// answer takes less than half of the time. Close waits for it.
+// await waits in the kernel until a datagram has come or the warden has ended, for at most within, and reports whether
+// one has or it has. A thread that waits there is awake sooner than a goroutine that waits for Go's poller: an answer
+// takes less than half of the time. Close waits for it.
 func (l *line) await(within time.Duration) (come bool) {
 	raw, err := l.conn.SyscallConn()
 	if err != nil {

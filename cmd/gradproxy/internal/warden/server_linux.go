@@ -36,7 +36,8 @@ const (
 	pairs
 )
 
-// run is the warden. It returns once the proxy has ended, or asks for something out of form, and leaves the rules as they are.
+// run is the warden. It returns once the proxy has ended, or asks for something out of form, and leaves the rules as
+// they are.
 func run() int {
 	log := apart.Begin()
 	confine.Apply(confine.Needs{Capabilities: []confine.Capability{confine.NetAdmin}, Ports: []uint16{}, Rules: true}, log)

@@ -155,7 +155,8 @@ func sockets(t *testing.T) map[string]int {
 	return all
 }
 
-// Only sockets that are about to dial are marked, and each kind of socket gets the options of its kind alone. A descriptor that is something else ends the warden, which keeps none of them.
+// Only sockets that are about to dial are marked, and each kind of socket gets the options of its kind alone. A
+// descriptor that is something else ends the warden, which keeps none of them.
 func TestHostileSockets(t *testing.T) {
 	require.Root(t)
 	const restricted = "reno" // every kernel has it
@@ -290,7 +291,8 @@ func newSocket(t testing.TB) syscall.RawConn {
 	return raw
 }
 
-// Without its warden a client has errors: for marks only while the rules may be in force, by which a connection could come back. The warden may have renewed them until its end.
+// Without its warden a client has errors: for marks only while the rules may be in force, by which a connection could
+// come back. The warden may have renewed them until its end.
 func TestWithoutAWarden(t *testing.T) {
 	ends := make(chan error, 1)
 	inNamespace(t, Duty{Plan: plan()}, func(err error) { ends <- err }, func(c *Client) {
@@ -346,8 +348,9 @@ func stopProcess(t testing.TB, pid int) {
 	}
 }
 
-// Of the dials that want marks of a warden which is stopped one asks it, and the others wait for nothing more. It is asked again once the late answer has come, which is not taken for
-// another's; a warden that ends meanwhile is seen to have ended.
+// Of the dials that want marks of a warden which is stopped one asks it, and the others wait for nothing more. It is
+// asked again once the late answer has come, which is not taken for another's; a warden that ends meanwhile is seen to
+// have ended.
 func TestDialsDoNotQueueForAStoppedWarden(t *testing.T) {
 	ends := make(chan error, 1)
 	inNamespace(t, Duty{Plan: plan()}, func(err error) { ends <- err }, func(c *Client) {
@@ -395,7 +398,8 @@ func TestDialsDoNotQueueForAStoppedWarden(t *testing.T) {
 	})
 }
 
-// Options of tunnels' sockets are set without rules. A congestion control that is none of the warden's duty is refused as the kernel would.
+// Options of tunnels' sockets are set without rules. A congestion control that is none of the warden's duty is refused
+// as the kernel would.
 func TestOptionsOfSockets(t *testing.T) {
 	for congestion, want := range map[string]error{"reno": nil, "": unix.EPERM} {
 		inNamespace(t, Duty{Congestion: congestion}, func(err error) { t.Error(err) }, func(c *Client) {

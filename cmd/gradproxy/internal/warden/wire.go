@@ -18,7 +18,8 @@ import (
 //	         or nothing; a descriptor of a socket comes with opMark, opClient, opCongestion and opBuffers
 //	answer   number(4) and the words of an error; no words: it is done
 //
-// An address of IPv4 is ::ffff:a.b.c.d. The number is the request's: an answer that came too late for one is not taken for another's.
+// An address of IPv4 is ::ffff:a.b.c.d. The number is the request's: an answer that came too late for one is not taken
+// for another's.
 type op byte
 
 const (

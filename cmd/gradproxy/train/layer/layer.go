@@ -1,5 +1,5 @@
-// Package layer has the parts that package train and the networks of the papers' tables are made of: a linear layer with
-// its gradients, softmax cross-entropy, and the matrix products behind them.
+// Package layer has the parts that package train and the networks of the papers' tables are made of: a linear layer
+// with its gradients, softmax cross-entropy, and the matrix products behind them.
 package layer
 
 import (
@@ -75,7 +75,8 @@ func (l *Linear) Rectify(below *Linear) {
 // Forward computes OutT from InT: out = in W^T + b. Transposed, each output's row is a combination of the inputs' rows.
 func (l *Linear) Forward(sum *Combination) { Affine(l.OutT, l.Weight, l.InT, l.Bias, sum) }
 
-// Affine sets each row of out to its bias and the combination of the rows of in by the row of weight: out = weight in + bias.
+// Affine sets each row of out to its bias and the combination of the rows of in by the row of weight: out = weight in +
+// bias.
 func Affine(out, weight, in Matrix, bias []float32, sum *Combination) {
 	for o, b := range bias {
 		row := out.Row(o)

@@ -39,8 +39,8 @@ func (c *Combination) Add(row int, weight float32) {
 	}
 }
 
-// AddTo adds the combination of m's rows to y, four rows in one pass over y. Every product is rounded before it is added,
-// so that processors that could fuse the two operations compute the same bits as processors that cannot.
+// AddTo adds the combination of m's rows to y, four rows in one pass over y. Every product is rounded before it is
+// added, so that processors that could fuse the two operations compute the same bits as processors that cannot.
 func (c *Combination) AddTo(y []float32, m Matrix) {
 	rows, weights := c.rows, c.weights[:len(c.rows)]
 	for len(rows) >= 4 {

@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// Tiers lists the tiers of this processor, simd.Plain first: only that and the best where the race detector, which does not see
-// kernels, makes tests slow.
+// Tiers lists the tiers of this processor, simd.Plain first: only that and the best where the race detector, which does
+// not see kernels, makes tests slow.
 func Tiers() []simd.Tier {
 	if race && simd.Best() > simd.Plain {
 		return []simd.Tier{simd.Plain, simd.Best()}

@@ -39,8 +39,8 @@ func Awkward(n int, seed uint64, all bool) []byte {
 	return b
 }
 
-// Same reports whether a and b have the same bits or are both NaN: of two NaN, which payload a sum has is the compiler's
-// choice.
+// Same reports whether a and b have the same bits or are both NaN: of two NaN, which payload a sum has is the
+// compiler's choice.
 func Same(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }

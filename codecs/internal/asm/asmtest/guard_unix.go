@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Guarded returns a copy of b behind which lies memory that must not be touched: a kernel that reads or writes on ends the test.
+// Guarded returns a copy of b behind which lies memory that must not be touched: a kernel that reads or writes on ends
+// the test.
 func Guarded(t *testing.T, b []byte) []byte {
 	t.Helper()
 	page := os.Getpagesize()

@@ -7,7 +7,8 @@ func arith(k *kernel) {
 	elementwise(k, "subAVX2", k.VSUBPS)
 }
 
-// elementwise sets each value of dst, which may be a or b, to op of those of b and a. Processors with AVX-512 run the one for AVX2.
+// elementwise sets each value of dst, which may be a or b, to op of those of b and a. Processors with AVX-512 run the
+// one for AVX2.
 func elementwise(k *kernel, name string, op func(...operand.Op)) {
 	k.function(name, "(dst, a, b *float32, n int)", name+" is for n values, a multiple of 64 above 0.")
 	dst, a, b, n := k.arg("dst"), k.arg("a"), k.arg("b"), k.arg("n")

@@ -34,8 +34,8 @@ const (
 	sumsBrain                 // x+e, and the delivered value becomes a bfloat16
 )
 
-// quantizeBlock rounds x, or x+e, in units of 1/inv. With 4 bits, a byte has a value of the first half and the one that is
-// half a block behind it.
+// quantizeBlock rounds x, or x+e, in units of 1/inv. With 4 bits, a byte has a value of the first half and the one that
+// is half a block behind it.
 func quantizeBlock(k *kernel, tier string, bits int, of summands) {
 	name, parameters, what := "quantize", "(dst *byte, x *float32, ", "x"
 	sum := of != alone
@@ -138,8 +138,8 @@ func quantizeBlock(k *kernel, tier string, bits int, of summands) {
 	k.RET()
 }
 
-// toBrain rounds finite values below the largest bfloat16 to that type, to nearest even, by numbers that lie everywhere: 1,
-// 0x7fff and 0xffff0000.
+// toBrain rounds finite values below the largest bfloat16 to that type, to nearest even, by numbers that lie
+// everywhere: 1, 0x7fff and 0xffff0000.
 func (k *kernel) toBrain(v reg.VecVirtual, one, half, high operand.Op) {
 	odd := k.like(v)
 	k.VPSRLD(operand.Imm(16), v, odd)

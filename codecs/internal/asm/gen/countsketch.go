@@ -14,9 +14,10 @@ func countsketch(k *kernel) {
 	}
 }
 
-// insertKernel takes 16 coordinates of each run in turn: it computes their signed values and adds them one after another, so
-// that a cell which two of them share gets both in order. Accesses to memory bound its speed, so values go through none but
-// the cells. Columns do, and since they are slow to read when just stored, they are stored a round of the runs before.
+// insertKernel takes 16 coordinates of each run in turn: it computes their signed values and adds them one after
+// another, so that a cell which two of them share gets both in order. Accesses to memory bound its speed, so values go
+// through none but the cells. Columns do, and since they are slow to read when just stored, they are stored a round of
+// the runs before.
 func insertKernel(k *kernel, tier string) {
 	const maxRuns = 4
 	k.function("insert"+tier, "(row, x *float32, signs *uint16, n int, key, mul, columns, up uint64, stride, runs, step int)",

@@ -18,8 +18,8 @@ func lossless(k *kernel) {
 	}
 }
 
-// The order of a group's eight elements in the planes of bytes of float32, in the plane of lower halves, and in the planes
-// of 16-bit floats: the result of the halving in the package comment.
+// The order of a group's eight elements in the planes of bytes of float32, in the plane of lower halves, and in the
+// planes of 16-bit floats: the result of the halving in the package comment.
 var (
 	order32    = [8]int{0, 4, 2, 6, 1, 5, 3, 7}
 	orderLow32 = [8]int{0, 2, 1, 3, 4, 6, 5, 7}
@@ -236,8 +236,8 @@ func places16() []byte {
 	return p[:]
 }
 
-// planesApart returns the orders of bytes by which a register of n 64-bit words that has planes of groups in turn has them apart (words), and in
-// turn again (back).
+// planesApart returns the orders of bytes by which a register of n 64-bit words that has planes of groups in turn has
+// them apart (words), and in turn again (back).
 func planesApart(n int) (words, back []byte) {
 	order := make([]byte, n)
 	for i := range order {

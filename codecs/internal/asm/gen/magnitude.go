@@ -132,7 +132,8 @@ func selectAVX512(k *kernel, sums bool) {
 	k.RET()
 }
 
-// selectAVX2 moves the selected of 8 values together, by a table, also where there are none: a branch is often guessed wrong.
+// selectAVX2 moves the selected of 8 values together, by a table, also where there are none: a branch is often guessed
+// wrong.
 func selectAVX2(k *kernel, sums bool) {
 	keys, values, terms, n := selectFunction(k, "AVX2", sums)
 	less, unsigned, gone := k.YMM(), k.splat32(k.YMM(), 0x7fffffff), k.YMM()

@@ -78,8 +78,8 @@ func write(dir string, kernels func(*kernel)) error {
 	return nil
 }
 
-// checkTier refuses a kernel that needs more than the tier that its name ends with has, or that fuses multiplications and
-// additions.
+// checkTier refuses a kernel that needs more than the tier that its name ends with has, or that fuses multiplications
+// and additions.
 func checkTier(f *ir.Function) error {
 	have := []string{"AVX", "AVX2", "BMI", "BMI2", "CMOV", "MMX+", "POPCNT", "SSE2"} // MMX+ has the instructions that fetch ahead
 	for _, tier := range []struct {
@@ -154,8 +154,8 @@ func (k *kernel) loop(counter reg.GPVirtual, step int, body func()) {
 	k.JNZ(operand.LabelRef(label))
 }
 
-// aheadLoop is loop for kernels that read or write much memory. A processor fetches ahead within a page only, and knows the
-// next one late unless some of its lines are asked for: ask does that, once in so many turns.
+// aheadLoop is loop for kernels that read or write much memory. A processor fetches ahead within a page only, and knows
+// the next one late unless some of its lines are asked for: ask does that, once in so many turns.
 func (k *kernel) aheadLoop(counter reg.GPVirtual, step, turns int, ask func(page int), body func()) {
 	const page = 4096
 	k.labels++
@@ -172,8 +172,8 @@ func (k *kernel) aheadLoop(counter reg.GPVirtual, step, turns int, ask func(page
 	k.JNZ(operand.LabelRef(label))
 }
 
-// aheadBytes is how far ahead kernels ask for each line, where that is better than aheadLoop: two pages, of which one is on
-// its way when the other is needed.
+// aheadBytes is how far ahead kernels ask for each line, where that is better than aheadLoop: two pages, of which one
+// is on its way when the other is needed.
 const aheadBytes = 2 * 4096
 
 // splat32 returns a vector register, as wide as like makes it, of which each 32-bit lane is x.

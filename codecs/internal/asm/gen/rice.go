@@ -87,8 +87,8 @@ func riceQuotients(k *kernel, tier string, thirds bool) {
 	k.RET()
 }
 
-// riceCodes makes the codes of as many gaps as a vector has lanes side by side, joins the codes of two neighbours, and of four
-// unless that takes more than 64 bits, and writes them one after another.
+// riceCodes makes the codes of as many gaps as a vector has lanes side by side, joins the codes of two neighbours, and
+// of four unless that takes more than 64 bits, and writes them one after another.
 func riceCodes(k *kernel, tier string, thirds bool) {
 	name, what := "riceCodes", "2^j"
 	if thirds {

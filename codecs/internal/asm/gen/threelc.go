@@ -65,8 +65,8 @@ func (k *kernel) nextQuartic(q quantizer, sum bool, bytes uint32) {
 	k.ADDQ(operand.U32(bytes), q.dst)
 }
 
-// quantizeAVX512 compares the bits of a sum T twice: as integers, bits above h are positive values above it; as unsigned
-// integers, bits above h with the sign are values below -h.
+// quantizeAVX512 compares the bits of a sum T twice: as integers, bits above h are positive values above it; as
+// unsigned integers, bits above h with the sign are values below -h.
 func quantizeAVX512(k *kernel, sum bool) {
 	q := k.quantizer("AVX512", "16", sum)
 	h, nh := k.ZMM(), k.ZMM()
@@ -109,7 +109,8 @@ func quantizeAVX512(k *kernel, sum bool) {
 	k.RET()
 }
 
-// quantizeAVX2 keeps the digit of a value in all 32 bits, 0 or with the value's sign, and packs that to bytes without losing the sign.
+// quantizeAVX2 keeps the digit of a value in all 32 bits, 0 or with the value's sign, and packs that to bytes without
+// losing the sign.
 func quantizeAVX2(k *kernel, sum bool) {
 	q := k.quantizer("AVX2", "32", sum)
 	h, d, nd := k.YMM(), k.YMM(), k.YMM()

@@ -60,8 +60,9 @@ func unpackAVX512(k *kernel) {
 	k.RET()
 }
 
-// A fractions holds the registers that unpack bytes with AVX2. It takes a byte as a fraction of 243 in 30 bits, whose digits three times as much
-// brings before the point, one after another. They are exact, since the fraction of q lies between q/243 and (q+1)/243.
+// A fractions holds the registers that unpack bytes with AVX2. It takes a byte as a fraction of 243 in 30 bits, whose
+// digits three times as much brings before the point, one after another. They are exact, since the fraction of q lies
+// between q/243 and (q+1)/243.
 type fractions struct{ table, scale, fraction reg.VecVirtual }
 
 const point = 30
@@ -91,8 +92,9 @@ func (k *kernel) unpackEight(f fractions, bytes operand.Op, x parts, disp int) {
 	}
 }
 
-// unpackRunsAVX2 makes 16 quartic bytes at a turn without a place in memory for them: bytes stored would wait behind the values
-// that are. It makes bytes before it sets the values of the bytes of the turn before, so that these need not wait.
+// unpackRunsAVX2 makes 16 quartic bytes at a turn without a place in memory for them: bytes stored would wait behind
+// the values that are. It makes bytes before it sets the values of the bytes of the turn before, so that these need not
+// wait.
 func unpackRunsAVX2(k *kernel) {
 	k.function("unpackRunsAVX2", "(x *float32, src *byte, p, n, m int, bits uint32) (used, done, run int)",
 		"unpackRunsAVX2 sets the values of the first quartic bytes that src's m bytes, 16 or more, stand for: of n, a multiple of 16",
@@ -146,7 +148,8 @@ type runs struct {
 	spread, counts reg.GPVirtual
 }
 
-// outside is the number from which places are counted: bit 7 is then 1 from the 17th place on, for which VPSHUFB gives 0.
+// outside is the number from which places are counted: bit 7 is then 1 from the 17th place on, for which VPSHUFB
+// gives 0.
 const outside = 128 - 16
 
 func (k *kernel) runs(src reg.GPVirtual) *runs {
@@ -168,7 +171,8 @@ func (k *kernel) runs(src reg.GPVirtual) *runs {
 	return r
 }
 
-// expand sets made to the next 16 quartic bytes, and moves on behind the bytes of src that they begin. At least 16 are left.
+// expand sets made to the next 16 quartic bytes, and moves on behind the bytes of src that they begin. At least 16 are
+// left.
 func (r *runs) expand(made reg.VecVirtual) {
 	literals, more, places := r.XMM(), r.XMM(), r.XMM()
 	r.VMOVDQU(operand.Mem{Base: r.src}, literals)

@@ -57,8 +57,8 @@ func (k *kernel) bytes(name string, b []byte) operand.Mem {
 	return m
 }
 
-// together returns read-only memory with 8 bytes for each byte: the numbers of its bits that are set, from the lowest. Those
-// after them do not matter.
+// together returns read-only memory with 8 bytes for each byte: the numbers of its bits that are set, from the lowest.
+// Those after them do not matter.
 func (k *kernel) together() operand.Mem {
 	var eight [256 * 8]byte
 	for set := range 256 {
@@ -73,8 +73,8 @@ func (k *kernel) together() operand.Mem {
 	return k.bytes("bitsTogether", eight[:])
 }
 
-// spread returns the inverse of together: for each bit that is set, how many lower ones are, and for others 128, for which
-// VPSHUFB gives 0.
+// spread returns the inverse of together: for each bit that is set, how many lower ones are, and for others 128, for
+// which VPSHUFB gives 0.
 func (k *kernel) spread() operand.Mem {
 	var eight [256 * 8]byte
 	for set := range 256 {
@@ -196,8 +196,8 @@ func (k *kernel) xor(a, b, to operand.Op) {
 	}
 }
 
-// parts are up to five parts of an array of the same length: where the first begins, the length in bytes, and three times
-// that.
+// parts are up to five parts of an array of the same length: where the first begins, the length in bytes, and three
+// times that.
 type parts struct{ base, length, length3 reg.Register }
 
 // at returns where byte disp of a part is.

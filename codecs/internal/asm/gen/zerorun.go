@@ -11,9 +11,9 @@ const (
 	minRun   = 2
 )
 
-// shortenVBMI finds for each byte that stands for zeros its number in its run, from the place of the last other byte before
-// it, and with that the code of a run that ends there. A byte stays if it is no zero, ends a run or fills one; the rest is
-// squeezed out.
+// shortenVBMI finds for each byte that stands for zeros its number in its run, from the place of the last other byte
+// before it, and with that the code of a run that ends there. A byte stays if it is no zero, ends a run or fills one;
+// the rest is squeezed out.
 func shortenVBMI(k *kernel) {
 	k.function("shortenVBMI", "(dst, src *byte, n int) (w, run int)",
 		"shortenVBMI is shorten for n bytes of src, a multiple of 64 above 0, behind which src has at least one more. w is how many",
@@ -117,8 +117,8 @@ func runCodes(n int) []byte {
 	return codes
 }
 
-// rests returns the length of the run that is open after n bytes: by the place of the last other byte, and after n zeros by n and the run there
-// was before.
+// rests returns the length of the run that is open after n bytes: by the place of the last other byte, and after n
+// zeros by n and the run there was before.
 func rests(n int) []byte {
 	rest := make([]byte, n+maxRun)
 	for i := range rest {

@@ -11,8 +11,8 @@ import (
 // A Table is printed as Markdown.
 type Table struct{ writer table.Writer }
 
-// NewTable returns a Table with a heading. A column whose heading begins with "#", which is not printed, has numbers: it is
-// aligned to the right.
+// NewTable returns a Table with a heading. A column whose heading begins with "#", which is not printed, has numbers:
+// it is aligned to the right.
 func NewTable(heading ...string) *Table {
 	t := &Table{table.NewWriter()}
 	var row table.Row

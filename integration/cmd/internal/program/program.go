@@ -25,8 +25,8 @@ func Main(name string, run func(context.Context) error) {
 	}
 }
 
-// With calls use with the absolute path of a job's program, whose name is a path in the checkout, and a directory for the
-// binary under test, which is gone afterwards.
+// With calls use with the absolute path of a job's program, whose name is a path in the checkout, and a directory for
+// the binary under test, which is gone afterwards.
 func With(name string, use func(program, dir string) error) error {
 	program, err := filepath.Abs(name)
 	if err == nil {
@@ -43,7 +43,8 @@ func With(name string, use func(program, dir string) error) error {
 	return use(program, dir)
 }
 
-// Recordings returns dir, the value of the flag --dir; "": a folder of that name in gradproxy's part of the user's cache.
+// Recordings returns dir, the value of the flag --dir; "": a folder of that name in gradproxy's part of the user's
+// cache.
 func Recordings(dir, name string) (string, error) {
 	if dir != "" {
 		return dir, nil

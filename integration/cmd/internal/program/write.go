@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// Write is the main function of a command that makes committed files of the repository: it writes every file that is not as render returns it, and
-// prints its name. render is given the root of the checkout, and returns the contents of the files by their paths below it.
+// Write is the main function of a command that makes committed files of the repository: it writes every file that is
+// not as render returns it, and prints its name. render is given the root of the checkout, and returns the contents of
+// the files by their paths below it.
 func Write(name string, render func(root string) (map[string][]byte, error)) {
 	root := flag.String("root", ".", "root of the checkout")
 	flag.Parse()

@@ -106,8 +106,8 @@ func around(p svg.Point) svg.Rect {
 	return svg.Rect{Min: svg.Point{X: p.X - r, Y: p.Y - r}, Max: svg.Point{X: p.X + r, Y: p.Y + r}}
 }
 
-// label writes a mark's text beside it, where it covers least of the taken rectangles, and returns the rectangle that the
-// text takes.
+// label writes a mark's text beside it, where it covers least of the taken rectangles, and returns the rectangle that
+// the text takes.
 func (p panel) label(c *svg.Canvas, m mark, at svg.Point, taken []svg.Rect) svg.Rect {
 	const letters = 8
 	ink := inkOther

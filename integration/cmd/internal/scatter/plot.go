@@ -1,4 +1,5 @@
-// Package scatter draws the rows that gradproxy bench codecs --json prints: how many times smaller each codec makes data, against its error.
+// Package scatter draws the rows that gradproxy bench codecs --json prints: how many times smaller each codec makes
+// data, against its error.
 package scatter
 
 import (

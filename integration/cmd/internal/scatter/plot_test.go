@@ -16,8 +16,8 @@ func row(data, codec string, ratio, nmse float64) Row {
 	return Row{Codec: codec, Data: data, DType: "float32", Ratio: ratio, NMSE: nmse}
 }
 
-// On the frontier is a codec that no other one beats in both; of two with one error the smaller, and none that makes data
-// larger.
+// On the frontier is a codec that no other one beats in both; of two with one error the smaller, and none that makes
+// data larger.
 func TestFrontier(t *testing.T) {
 	marks := frontier([]Row{
 		row("x", "worse", 3, 0.5), row("x", "most", 100, 1), row("x", "exact", 1.2, 0), row("x", "exact too", 1.1, 0),
@@ -40,7 +40,8 @@ func TestFrontier(t *testing.T) {
 	}
 }
 
-// A plot is well-formed SVG, with a panel for each data and a mark for each codec in it; the same rows give the same bytes.
+// A plot is well-formed SVG, with a panel for each data and a mark for each codec in it; the same rows give the same
+// bytes.
 func TestPlot(t *testing.T) {
 	rows := []Row{row("one", "lossless", 1.2, 0), row("one", "a<b", 8, 0.01), row("two", "lossless", 1.4, 0), row("three", "3lc", 200, 1)}
 	var first, second bytes.Buffer

@@ -1,5 +1,5 @@
-// Package svg writes lines, circles and text as SVG. It has no fonts: the reader's sans-serif font is used, and widths of
-// text are Helvetica's, as in the usual sans-serif fonts.
+// Package svg writes lines, circles and text as SVG. It has no fonts: the reader's sans-serif font is used, and widths
+// of text are Helvetica's, as in the usual sans-serif fonts.
 package svg
 
 import (
@@ -42,7 +42,8 @@ func New(width, height float64, inks ...Ink) *Canvas {
 	return c
 }
 
-// style gives an ink's color to the letters and discs of its class, and to the lines and rings of the class with "l-" before its name.
+// style gives an ink's color to the letters and discs of its class, and to the lines and rings of the class with "l-"
+// before its name.
 func (c *Canvas) style(name, color string) {
 	fmt.Fprintf(&c.b, ".%s{fill:%s}.l-%[1]s{stroke:%[2]s;fill:none}\n", name, color)
 }
@@ -108,8 +109,8 @@ func TextSize(size float64, s string) Point {
 	return Point{float64(width) / 1000 * size, height * size}
 }
 
-// widths has the widths of Helvetica's characters from space to ~, in thousandths of the font's size (Adobe Font Metrics,
-// Helvetica 002.000).
+// widths has the widths of Helvetica's characters from space to ~, in thousandths of the font's size (Adobe Font
+// Metrics, Helvetica 002.000).
 var widths = [...]int{
 	278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, // space to /
 	556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, // 0 to ?

@@ -43,8 +43,8 @@ func (t Traffic) Ratio() float64 { return 4 * float64(t.Values) / float64(t.Byte
 // Bits returns the bits that a value took.
 func (t Traffic) Bits() float64 { return 8 * float64(t.Bytes) / float64(t.Values) }
 
-// PairRatio returns how many times smaller the encodings were than pairs of a 4-byte key and an 8-byte value for the values that were
-// not zero, the papers' uncompressed sparse gradient.
+// PairRatio returns how many times smaller the encodings were than pairs of a 4-byte key and an 8-byte value for the
+// values that were not zero, the papers' uncompressed sparse gradient.
 func (t Traffic) PairRatio() float64 { return pairLen * float64(t.NonZero) / float64(t.Bytes) }
 
 const pairLen = 4 + 8

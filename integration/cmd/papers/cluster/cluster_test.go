@@ -218,7 +218,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Momentum at the workers is momentum at the server where all is sent; and a job whose pushes are finer in all steps has only the finer codec.
+// Momentum at the workers is momentum at the server where all is sent; and a job whose pushes are finer in all steps
+// has only the finer codec.
 func TestMomentumAtWorkers(t *testing.T) {
 	_, want := run(t, job(4, 8))
 	j := job(4, 8)
@@ -233,8 +234,8 @@ func TestMomentumAtWorkers(t *testing.T) {
 	}
 }
 
-// A value that was sent does not go on as momentum of a worker: with factor masking a training by the largest hundredth of each update ends near the plain one, and sends as
-// little as without.
+// A value that was sent does not go on as momentum of a worker: with factor masking a training by the largest hundredth
+// of each update ends near the plain one, and sends as little as without.
 func TestMomentumCorrection(t *testing.T) {
 	plain, _ := run(t, job(4, 8))
 	j := job(4, 8)

@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// guarded trains the digits' net with its largest gradient by a codec, at that rate, which falls to 0 with falls, and returns how many of its values the guard had
-// travel exactly.
+// guarded trains the digits' net with its largest gradient by a codec, at that rate, which falls to 0 with falls, and
+// returns how many of its values the guard had travel exactly.
 func guarded(t *testing.T, text string, rate float32, falls bool, steps int) (exact int) {
 	t.Helper()
 	c := codec(t, text)
@@ -58,8 +58,8 @@ func guarded(t *testing.T, text string, rate float32, falls bool, steps int) (ex
 	return exact
 }
 
-// In a training, the guard stops a codec that sends one value in three thousand at a high rate, and leaves alone those that are right for
-// it at a usual rate.
+// In a training, the guard stops a codec that sends one value in three thousand at a high rate, and leaves alone those
+// that are right for it at a usual rate.
 func TestGuardInTraining(t *testing.T) {
 	const steps = 400
 	if n := guarded(t, "topk(k=0.0003)", 0.1, false, steps); n < 16 {
@@ -72,8 +72,8 @@ func TestGuardInTraining(t *testing.T) {
 	}
 }
 
-// Near the end of a training, norms of gradients differ by factors of a thousand from batch to batch. The guard takes no residual for a lag
-// that is small beside the usual gradient.
+// Near the end of a training, norms of gradients differ by factors of a thousand from batch to batch. The guard takes
+// no residual for a lag that is small beside the usual gradient.
 func TestGuardNearConvergence(t *testing.T) {
 	const steps = 1200
 	for _, text := range []string{"3lc", "3lc(s=auto)", "topk(k=0.01)"} {

@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/learn"
 )
 
-// A Job is a network's training with a parameter server, as 3LC's section 2 has it: workers push gradients, each through
-// its own channels; the server takes their mean, makes a step, and encodes the change of the model once for all
+// A Job is a network's training with a parameter server, as 3LC's section 2 has it: workers push gradients, each
+// through its own channels; the server takes their mean, makes a step, and encodes the change of the model once for all
 // workers, which add it to their copies.
 type Job struct {
 	Model     train.Model // which the job changes

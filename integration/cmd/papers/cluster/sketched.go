@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/sketched"
 )
 
-// A SketchJob is a network's training by Algorithm 3 of Sketched-SGD, or by one of that paper's baselines: all weights are
-// one vector, and biases travel as they are.
+// A SketchJob is a network's training by Algorithm 3 of Sketched-SGD, or by one of that paper's baselines: all weights
+// are one vector, and biases travel as they are.
 type SketchJob struct {
 	Model     train.Model // which the job changes
 	Set, Test data.Images

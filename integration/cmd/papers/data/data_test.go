@@ -80,7 +80,8 @@ func TestFashionReadsIDX(t *testing.T) {
 	}
 }
 
-// The package's mails, in a small: "free money" is in both spams, "money" in all mails, and the most frequent n-gram comes first.
+// The package's mails, in a small: "free money" is in both spams, "money" in all mails, and the most frequent n-gram
+// comes first.
 func TestNGrams(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := NGrams(dir, 2, 1); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "fetch.sh "+dir) {
@@ -104,8 +105,8 @@ func TestNGrams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Ham comes first by name. Of 6 features, "money" is in three mails, "free" and "free money" in two, and "money free",
-	// "your", "your money" in one.
+	// Ham comes first by name. Of 6 features, "money" is in three mails, "free" and "free money" in two, and "money
+	// free", "your", "your money" in one.
 	if m.Width != 6 || !slices.Equal(m.Labels, []int8{-1, 1, 1}) || !slices.Equal(m.Starts, []int{0, 3, 7, 10}) {
 		t.Fatalf("%+v", m)
 	}

@@ -32,8 +32,8 @@ func (s *Images) Gather(dst []float32, labels []uint8, at []int) ([]float32, []u
 	return dst, labels
 }
 
-// Standardize shifts and scales the pixels of set, and the pixels of test likewise, so that the set's have a mean of 0 and a
-// deviation of 1.
+// Standardize shifts and scales the pixels of set, and the pixels of test likewise, so that the set's have a mean of 0
+// and a deviation of 1.
 func Standardize(set, test *Images) {
 	var sum, squares float64
 	for _, v := range set.Pixels {
@@ -52,8 +52,8 @@ func Standardize(set, test *Images) {
 // debian is where the package dataset-fashion-mnist has its files.
 const debian = "/usr/share/datasets/fashion-mnist"
 
-// Fashion reads Fashion-MNIST: 60,000 images to train on and 10,000 to test with. Its four files lie in dir/fashion-mnist,
-// or where Debian puts them. The error wraps ErrMissing if they are in neither place.
+// Fashion reads Fashion-MNIST: 60,000 images to train on and 10,000 to test with. Its four files lie in
+// dir/fashion-mnist, or where Debian puts them. The error wraps ErrMissing if they are in neither place.
 func Fashion(dir string) (train, test Images, err error) {
 	from := filepath.Join(dir, "fashion-mnist")
 	if _, err := os.Stat(from); err != nil {

@@ -30,9 +30,9 @@ type Mails struct {
 	Labels []int8 // 1 for spam, -1 for other mails
 }
 
-// NGrams reads SpamAssassin's public mails from the npm package's file in dir and makes of each the set of its runs of 1
-// to n words. The features are ranked: feature 0 is the n-gram that is in most mails. N-grams in fewer than rare mails are
-// left out. A row's values are alike, with a norm of 1. The order of mails, and all else, is always the same.
+// NGrams reads SpamAssassin's public mails from the npm package's file in dir and makes of each the set of its runs of
+// 1 to n words. The features are ranked: feature 0 is the n-gram that is in most mails. N-grams in fewer than rare
+// mails are left out. A row's values are alike, with a norm of 1. The order of mails, and all else, is always the same.
 //
 // The error wraps ErrMissing if the file is not there.
 func NGrams(dir string, n, rare int) (*Mails, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/layer"
 )
 
-// A CNN is a convolutional network of three layers: two of 3 x 3 filters, each with ReLU and max pooling of 2 x 2, and a
-// linear one. It is not safe for concurrent use.
+// A CNN is a convolutional network of three layers: two of 3 x 3 filters, each with ReLU and max pooling of 2 x 2, and
+// a linear one. It is not safe for concurrent use.
 type CNN struct {
 	convs  [2]convolution
 	top    layer.Linear
@@ -19,8 +19,8 @@ type CNN struct {
 	sum   layer.Combination
 }
 
-// NewCNN returns a CNN for square images of side pixels (a multiple of 4) in one channel, with that many channels behind
-// the first and the second layer. Weights are drawn as New draws them.
+// NewCNN returns a CNN for square images of side pixels (a multiple of 4) in one channel, with that many channels
+// behind the first and the second layer. Weights are drawn as New draws them.
 func NewCNN(seed uint64, side int, channels [2]int, classes int) *CNN {
 	if side < 4 || side%4 != 0 {
 		panic(fmt.Sprintf("learn: the side of a CNN's images is a multiple of 4, not %d", side))

@@ -52,8 +52,8 @@ type Linear struct {
 	Labels []int8 // -1 or 1, of each example
 }
 
-// Gradient sets g to the gradient at w of the mean loss over the rows of batch, without regularization, and returns that
-// loss.
+// Gradient sets g to the gradient at w of the mean loss over the rows of batch, without regularization, and returns
+// that loss.
 func (l *Linear) Gradient(g, w []float32, batch []int) (loss float64) {
 	clear(g)
 	n := float64(len(batch))
@@ -81,8 +81,8 @@ func (l *Linear) Evaluate(w []float32, batch []int) (loss, accuracy float64) {
 	return loss, right / n
 }
 
-// Decay makes the step of gradient descent that belongs to the regularization lambda/2 |w|^2, which every worker knows and
-// none sends.
+// Decay makes the step of gradient descent that belongs to the regularization lambda/2 |w|^2, which every worker knows
+// and none sends.
 func Decay(w []float32, rate, lambda float64) {
 	keep := float32(1 - rate*lambda)
 	for i := range w {

@@ -123,8 +123,8 @@ func near(t *testing.T, where string, got, want []float32) {
 	}
 }
 
-// Two steps by hand: m = 0.1 g, v = 0.001 g^2, so the first step is rate 0.1/sqrt(0.001), and a weight whose gradient has
-// always been zero stays.
+// Two steps by hand: m = 0.1 g, v = 0.001 g^2, so the first step is rate 0.1/sqrt(0.001), and a weight whose gradient
+// has always been zero stays.
 func TestAdam(t *testing.T) {
 	w := []float32{1, 1}
 	a := learn.Adam{Rate: 0.01}

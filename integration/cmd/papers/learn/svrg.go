@@ -23,8 +23,8 @@ func (s *SVRG) Refer(w []float32) {
 	s.Model.Gradient(s.full, w, all)
 }
 
-// Difference sets g to grad f_batch(w) - grad f_batch(reference) and returns the batch's mean loss at w: the part of the
-// gradient that differs from worker to worker, where all know the rest.
+// Difference sets g to grad f_batch(w) - grad f_batch(reference) and returns the batch's mean loss at w: the part of
+// the gradient that differs from worker to worker, where all know the rest.
 func (s *SVRG) Difference(g, w []float32, batch []int) (loss float64) {
 	loss = s.Model.Gradient(g, w, batch)
 	s.Model.Gradient(s.there, s.reference, batch)

@@ -160,7 +160,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A gradient that cannot be summed is unsuited, and leaves the worker as it was; sums over workers that overflow are an error.
+// A gradient that cannot be summed is unsuited, and leaves the worker as it was; sums over workers that overflow are an
+// error.
 func TestTooLarge(t *testing.T) {
 	must := must(t)
 	for _, cells := range []countsketch.Cells{countsketch.Float32, countsketch.Float16} {

@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
-// FuzzWorker: any answers of a server end in an error, or leave a worker with an update and a residual that make up its gradient.
+// FuzzWorker: any answers of a server end in an error, or leave a worker with an update and a residual that make up its
+// gradient.
 func FuzzWorker(f *testing.F) {
 	p := mustPlan(f, sketchedsgd.Params{D: 300, K: 3, Rows: 1, Columns: 4})
 	g := make([]float32, p.D)

@@ -13,10 +13,11 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
-// A story is a file of testdata/exchange: lines "name: value" (the expected result: "ok"; "corrupt, " or "order, " and a part of
-// the error; the number of workers, their Memory), the parameters, and then, step after step, parts that begin with a line of
-// their name and a worker's number: its gradient, the messages in turn, in hex, and each worker's residual. The reader of a
-// message with a name after "refused" answers it with the error. Workers are as before, and their story goes on.
+// A story is a file of testdata/exchange: lines "name: value" (the expected result: "ok"; "corrupt, " or "order, " and
+// a part of the error; the number of workers, their Memory), the parameters, and then, step after step, parts that
+// begin with a line of their name and a worker's number: its gradient, the messages in turn, in hex, and each worker's
+// residual. The reader of a message with a name after "refused" answers it with the error. Workers are as before, and
+// their story goes on.
 type story struct {
 	*testing.T
 	header   map[string]string
@@ -26,8 +27,8 @@ type story struct {
 	refusals int
 }
 
-// The halves make the messages of the vectors, and read them. Bytes that are no message, or not one that the other half can have
-// made, are refused.
+// The halves make the messages of the vectors, and read them. Bytes that are no message, or not one that the other half
+// can have made, are refused.
 func TestGoldenExchanges(t *testing.T) {
 	parts := []string{"params", "gradient", "first", "candidates", "values", "update", "residual", "refused"}
 	codectest.EachVector(t, "testdata/exchange", []string{"expect"}, parts, func(t *testing.T, v codectest.Vector) {

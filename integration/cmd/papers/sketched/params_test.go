@@ -15,8 +15,8 @@ const (
 	paramsLen  = 1 + 8 + 8 + 4 + 1 + 1 + 4 + 8 + 1 + 8
 )
 
-// paramsOf reads the parameters with which a golden exchange begins: kind; d, k (8 bytes each); P (4); rows; cells (0 binary32,
-// 1 binary16); columns (4); seed (8); pick (0 top P·k, 1 HEAVYMIX); small (8), little-endian. The error wraps
+// paramsOf reads the parameters with which a golden exchange begins: kind; d, k (8 bytes each); P (4); rows; cells (0
+// binary32, 1 binary16); columns (4); seed (8); pick (0 top P·k, 1 HEAVYMIX); small (8), little-endian. The error wraps
 // codecs.ErrCorrupt; NewPlan checks the bounds.
 func paramsOf(msg []byte) (p sketchedsgd.Params, small int, err error) {
 	if len(msg) != paramsLen || kind(msg[0]) != kindParams {

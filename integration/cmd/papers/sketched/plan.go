@@ -7,14 +7,15 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
-// A Plan is parameters that have been checked, which all workers and the server of one tensor must have alike. It is immutable and safe for concurrent use; workers and a
-// server in one process may share it.
+// A Plan is parameters that have been checked, which all workers and the server of one tensor must have alike. It is
+// immutable and safe for concurrent use; workers and a server in one process may share it.
 type Plan struct {
 	sketchedsgd.Params
 	coded *sketchedsgd.Plan // nil: the tensor goes uncompressed
 }
 
-// NewPlan checks p. Tensors of at most small values go uncompressed in one round: biases, in the paper (section 5.1); 0: none.
+// NewPlan checks p. Tensors of at most small values go uncompressed in one round: biases, in the paper (section 5.1);
+// 0: none.
 func NewPlan(p sketchedsgd.Params, small int) (*Plan, error) {
 	switch {
 	case small < 0:

@@ -17,9 +17,9 @@ const maxWorkers = 1 << 20
 // ErrOverflow says that a sum over the workers is not finite.
 var ErrOverflow = errors.New("sketched: a sum overflows")
 
-// A Server adds the messages of the workers. Each step is AddSketch of every worker, Candidates, AddValues of every worker, and Update;
-// of a small tensor, AddSketch of every worker and Update. It holds no memory from step to step. It is not safe for
-// concurrent use.
+// A Server adds the messages of the workers. Each step is AddSketch of every worker, Candidates, AddValues of every
+// worker, and Update; of a small tensor, AddSketch of every worker and Update. It holds no memory from step to step. It
+// is not safe for concurrent use.
 //
 // Sums are made in the order in which messages are added: for the same bits in every run, add in the workers' order.
 type Server struct {
@@ -138,8 +138,8 @@ func (s *Server) Candidates(dst []byte) ([]byte, error) {
 	return sketchedsgd.AppendCoordinates(appendHead(dst, kindCandidates, s.step), s.asked), nil
 }
 
-// AddValues adds the message that a worker made with Values. An error wraps ErrOrder or codecs.ErrCorrupt, which changes
-// nothing, or ErrOverflow, after which the server is unusable.
+// AddValues adds the message that a worker made with Values. An error wraps ErrOrder or codecs.ErrCorrupt, which
+// changes nothing, or ErrOverflow, after which the server is unusable.
 func (s *Server) AddValues(worker int, msg []byte) error {
 	if err := s.due(worker, forSecond); err != nil {
 		return err

@@ -35,8 +35,8 @@ type Traffic struct {
 // Bytes are the bytes that one worker sends and receives.
 type Bytes struct{ UpBytes, DownBytes int }
 
-// A Simulation is W workers and a server in one process. They have the memory of Algorithm 2 or 3 under every scheme, so
-// that schemes differ only in their messages. It is not safe for concurrent use.
+// A Simulation is W workers and a server in one process. They have the memory of Algorithm 2 or 3 under every scheme,
+// so that schemes differ only in their messages. It is not safe for concurrent use.
 type Simulation struct {
 	plan    *Plan
 	scheme  Scheme
@@ -204,8 +204,8 @@ func (s *Simulation) local(update []float32) Traffic {
 	return t
 }
 
-// dense is Step of Dense, and of small tensors. Residuals are forgotten, since all was sent; the velocity never is, since masking
-// all of it would leave no momentum.
+// dense is Step of Dense, and of small tensors. Residuals are forgotten, since all was sent; the velocity never is,
+// since masking all of it would leave no momentum.
 func (s *Simulation) dense(update []float32) Traffic {
 	for i := range s.memory {
 		for j, v := range s.memory[i].v {

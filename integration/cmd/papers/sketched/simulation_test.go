@@ -48,8 +48,8 @@ func TestLargeSketchFindsTrueTopK(t *testing.T) {
 	}
 }
 
-// Section 5.4 and Figure 4: a worker's traffic does not depend on the number of workers; with local top-k it grows until updates
-// are nearly dense and compression is 2x at best.
+// Section 5.4 and Figure 4: a worker's traffic does not depend on the number of workers; with local top-k it grows
+// until updates are nearly dense and compression is 2x at best.
 func TestCostIsConstantInWorkers(t *testing.T) {
 	const d, k = 4000, 40
 	p := mustPlan(t, sketchedsgd.Params{D: d, K: k, P: 2, Columns: 20})
@@ -124,8 +124,8 @@ func TestSmallTensors(t *testing.T) {
 	}
 }
 
-// Section 6: cells of 16 bits change no result. Stochastic gradient descent on a quadratic of different curvatures, by sketches
-// of either width, by true top-k and by random coordinates.
+// Section 6: cells of 16 bits change no result. Stochastic gradient descent on a quadratic of different curvatures, by
+// sketches of either width, by true top-k and by random coordinates.
 func TestHalfCellsTrainAsWell(t *testing.T) {
 	const d, k, workers, steps = 1000, 40, 2, 100
 	run := func(scheme Scheme, cells countsketch.Cells) float64 {

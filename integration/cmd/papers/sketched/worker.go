@@ -12,8 +12,8 @@ import (
 // ErrOrder says that a message or call is not the one that is due: of another step, out of turn, or a worker's second.
 var ErrOrder = errors.New("sketched: out of order")
 
-// A Worker has the gradients of one worker. Each step is Sketch, Values and Update in turn; of a small tensor, Sketch and
-// Update. It is not safe for concurrent use.
+// A Worker has the gradients of one worker. Each step is Sketch, Values and Update in turn; of a small tensor, Sketch
+// and Update. It is not safe for concurrent use.
 type Worker struct {
 	plan   *Plan
 	memory vectors
@@ -41,9 +41,9 @@ func NewWorker(p *Plan, m Memory) (*Worker, error) {
 	return &Worker{plan: p, memory: newVectors(m, p.D)}, nil
 }
 
-// Sketch adds the gradient g, in Algorithm 2 times the learning rate, to the residual, and appends the message
-// with its sketch to dst; of a small tensor, with the tensor. It neither modifies nor retains g. On an error, dst and the
-// worker are as before: one that wraps codecs.ErrUnsuited says that a value is not finite, or too large to be summed.
+// Sketch adds the gradient g, in Algorithm 2 times the learning rate, to the residual, and appends the message with its
+// sketch to dst; of a small tensor, with the tensor. It neither modifies nor retains g. On an error, dst and the worker
+// are as before: one that wraps codecs.ErrUnsuited says that a value is not finite, or too large to be summed.
 func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
 	if w.phase != forFirst {
 		return dst, fmt.Errorf("%w: a gradient before step %d has its update", ErrOrder, w.step)
@@ -91,10 +91,10 @@ func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
 	return sketchedsgd.AppendValues(appendHead(dst, kindValues, w.step), w.values), nil
 }
 
-// Update sets update from the server's last message of a step, to the sum over the workers at the coordinates that
-// it has and 0 elsewhere, and takes the sent values out of the residual. It returns the number of workers: Algorithms 2 and 3
-// subtract the mean, and that times the learning rate. On an error, which wraps codecs.ErrCorrupt or ErrOrder, the worker
-// is as before and update unspecified.
+// Update sets update from the server's last message of a step, to the sum over the workers at the coordinates that it
+// has and 0 elsewhere, and takes the sent values out of the residual. It returns the number of workers: Algorithms 2
+// and 3 subtract the mean, and that times the learning rate. On an error, which wraps codecs.ErrCorrupt or ErrOrder,
+// the worker is as before and update unspecified.
 func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
 	if len(update) != w.plan.D {
 		panic(fmt.Sprintf("sketched: an update of %d values for a worker of %d", len(update), w.plan.D))

@@ -1,5 +1,5 @@
-// Package recorded gives tests the connections of recorded ps-lite jobs: packet captures NAME.pcap.gz in the directory that
-// GRADPROXY_CAPTURES names.
+// Package recorded gives tests the connections of recorded ps-lite jobs: packet captures NAME.pcap.gz in the directory
+// that GRADPROXY_CAPTURES names.
 package recorded
 
 import (
@@ -25,7 +25,8 @@ func Others() []string { return []string{"pslite-kvapp", "pslite-mxlike", "pslit
 // A Connection is one of a job's, from its first byte to its last.
 type Connection = capturetest.Recorded
 
-// Open reads the connections of a recorded job with any bytes of the client. Without GRADPROXY_CAPTURES it skips the test.
+// Open reads the connections of a recorded job with any bytes of the client. Without GRADPROXY_CAPTURES it skips the
+// test.
 func Open(t testing.TB, name string) []*Connection {
 	t.Helper()
 	return capturetest.Read(t, require.Captures(t, name+".pcap.gz")[0])

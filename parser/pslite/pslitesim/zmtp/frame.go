@@ -30,8 +30,8 @@ type frame struct {
 	body  []byte
 }
 
-// ReadMessage returns the frames of the next message, which belong to the caller, and answers PINGs before it. At the end
-// of the stream the error is io.EOF itself; within a message it wraps io.ErrUnexpectedEOF.
+// ReadMessage returns the frames of the next message, which belong to the caller, and answers PINGs before it. At the
+// end of the stream the error is io.EOF itself; within a message it wraps io.ErrUnexpectedEOF.
 func (c *Conn) ReadMessage() ([][]byte, error) {
 	var message [][]byte
 	for {

@@ -22,8 +22,8 @@ const (
 // ErrGreeting is wrapped by errors about a peer that does not speak ZMTP 3 with the NULL mechanism.
 var ErrGreeting = errors.New("zmtp: not ZMTP 3 with the NULL mechanism")
 
-// Handshake greets the other end of conn, which Conn takes over. After an error, or when ctx is done before it returns, conn
-// is closed. The bytes are counted in counter, which may be nil.
+// Handshake greets the other end of conn, which Conn takes over. After an error, or when ctx is done before it returns,
+// conn is closed. The bytes are counted in counter, which may be nil.
 func Handshake(ctx context.Context, conn net.Conn, own Socket, counter *Counter) (*Conn, error) {
 	if counter == nil {
 		counter = new(Counter)
@@ -41,8 +41,8 @@ func Handshake(ctx context.Context, conn net.Conn, own Socket, counter *Counter)
 	return c, nil
 }
 
-// handshake writes the greeting in the pieces of libzmq's stream_engine.cpp: the signature, then the major version once the
-// peer's signature is there, then the rest once its version is.
+// handshake writes the greeting in the pieces of libzmq's stream_engine.cpp: the signature, then the major version once
+// the peer's signature is there, then the rest once its version is.
 func (c *Conn) handshake(own Socket) error {
 	var peer [greetingLen]byte
 	mine := greeting(own)

@@ -78,8 +78,8 @@ func (l *lockstep) Write(b []byte) (int, error) {
 
 func (l *lockstep) Close() error { return nil }
 
-// Like libzmq, neither end says more than the other has shown that it understands: a relay that waits for a whole greeting
-// would wait for ever.
+// Like libzmq, neither end says more than the other has shown that it understands: a relay that waits for a whole
+// greeting would wait for ever.
 func TestGreetingIsInLockstep(t *testing.T) {
 	l := &lockstep{said: [][]byte{router[:10], router[10:11], router[11:64], router[64:]}}
 	if _, err := Handshake(t.Context(), l, Socket{Type: Dealer}, nil); err != nil {
@@ -141,8 +141,8 @@ func TestHandshakeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Frames as they may come: long ones, LONG ones that need not be, commands that are unknown, and a PING, which is answered
-// with its context.
+// Frames as they may come: long ones, LONG ones that need not be, commands that are unknown, and a PING, which is
+// answered with its context.
 func TestReadMessage(t *testing.T) {
 	long := bytes.Repeat([]byte{7}, 300)
 	conn, p := dealer(t, slices.Concat(

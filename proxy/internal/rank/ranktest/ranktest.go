@@ -13,10 +13,11 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 )
 
-// A Watcher notes the locks that each goroutine holds, and the first that was taken out of order. It is safe for concurrent use.
+// A Watcher notes the locks that each goroutine holds, and the first that was taken out of order. It is safe for
+// concurrent use.
 type Watcher struct {
-	// Often has goroutines be told apart in nanoseconds, for packages that take locks so often that the microseconds of each lock would
-	// lengthen their tests.
+	// Often has goroutines be told apart in nanoseconds, for packages that take locks so often that the microseconds of
+	// each lock would lengthen their tests.
 	Often bool
 
 	mu       sync.Mutex
@@ -32,7 +33,8 @@ type hold struct {
 	rank      rank.Rank
 }
 
-// Main runs a package's tests with all ranked locks watched by w, and fails them together if one was taken out of order.
+// Main runs a package's tests with all ranked locks watched by w, and fails them together if one was taken out of
+// order.
 func Main(m *testing.M, w *Watcher) {
 	require.ManyAtOnce()
 	rank.Watch = w.Watch
@@ -44,8 +46,8 @@ func Main(m *testing.M, w *Watcher) {
 	os.Exit(code)
 }
 
-// MainUnlessRace is Main without the race detector. With it no lock is watched, since a watched lock orders goroutines that share no lock,
-// and so hides races; tests that need the watcher call SkipInRace.
+// MainUnlessRace is Main without the race detector. With it no lock is watched, since a watched lock orders goroutines
+// that share no lock, and so hides races; tests that need the watcher call SkipInRace.
 func MainUnlessRace(m *testing.M, w *Watcher) {
 	if require.Race {
 		os.Exit(m.Run())
@@ -61,7 +63,8 @@ func SkipInRace(t *testing.T) {
 	}
 }
 
-// Watches fails the test for each lock, by its rank and its name, that w does not see taken and released as one of that rank.
+// Watches fails the test for each lock, by its rank and its name, that w does not see taken and released as one of that
+// rank.
 func (w *Watcher) Watches(t *testing.T, locks map[rank.Rank]map[string]sync.Locker) {
 	t.Helper()
 	for r, named := range locks {
@@ -76,8 +79,8 @@ func (w *Watcher) Watches(t *testing.T, locks map[rank.Rank]map[string]sync.Lock
 	}
 }
 
-// Ordered fails the test if w has seen a lock taken out of order, or has not seen one of the second rank of a pair taken under one of the first:
-// a test that claims something of a pair must have it happen.
+// Ordered fails the test if w has seen a lock taken out of order, or has not seen one of the second rank of a pair
+// taken under one of the first: a test that claims something of a pair must have it happen.
 func (w *Watcher) Ordered(t *testing.T, pairs [][2]rank.Rank) {
 	t.Helper()
 	if wrong := w.Wrong(); wrong != "" {
@@ -90,16 +93,17 @@ func (w *Watcher) Ordered(t *testing.T, pairs [][2]rank.Rank) {
 	}
 }
 
-// Unwatched has locks not be watched during a benchmark or a test that takes some many times a second: watching one costs microseconds. It must be called before the
-// benchmark or the test begins anything, and no other may run beside it.
+// Unwatched has locks not be watched during a benchmark or a test that takes some many times a second: watching one
+// costs microseconds. It must be called before the benchmark or the test begins anything, and no other may run beside
+// it.
 func Unwatched(b testing.TB) {
 	watch := rank.Watch
 	rank.Watch = nil
 	b.Cleanup(func() { rank.Watch = watch })
 }
 
-// OnRelease has f called after each lock that the calling goroutine releases; nil: nothing is called any more. So a test has something happen between two sections
-// of a function.
+// OnRelease has f called after each lock that the calling goroutine releases; nil: nothing is called any more. So a
+// test has something happen between two sections of a function.
 func (w *Watcher) OnRelease(f func(r rank.Rank)) {
 	id := w.goroutine()
 	w.mu.Lock()

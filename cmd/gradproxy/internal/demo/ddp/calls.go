@@ -8,7 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Calls are the all-reduces that a Replica has called, as probes see the all-reduces of a PyTorch process. They implement parser.Calls.
+// Calls are the all-reduces that a Replica has called, as probes see the all-reduces of a PyTorch process. They
+// implement parser.Calls.
 type Calls struct {
 	mu    sync.Mutex
 	byTag map[uint32]parser.Call

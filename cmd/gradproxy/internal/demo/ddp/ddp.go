@@ -1,6 +1,6 @@
 // Package ddp makes a training job data-parallel as torch.nn.parallel.DistributedDataParallel does, with the same
-// collectives in the same order, so that a reader of the connections sees a PyTorch job. Names in comments are of PyTorch's
-// torch/csrc/distributed/c10d and torch/nn/parallel/distributed.py.
+// collectives in the same order, so that a reader of the connections sees a PyTorch job. Names in comments are of
+// PyTorch's torch/csrc/distributed/c10d and torch/nn/parallel/distributed.py.
 //
 //	New         all-gather of the number of parameters, broadcast of their shapes and strides, broadcast of their values
 //	Forward     between the first step and the second, two broadcasts of the new order of the buckets
@@ -29,7 +29,8 @@ const (
 	float32Len = 4 // bytes
 )
 
-// A Replica is one rank's copy of a model, whose gradients are averaged over all ranks. It is not safe for concurrent use.
+// A Replica is one rank's copy of a model, whose gradients are averaged over all ranks. It is not safe for concurrent
+// use.
 type Replica struct {
 	group  *gloosim.Group
 	params []train.Param
@@ -55,8 +56,8 @@ type bucket struct {
 // A place is where in which bucket a gradient is.
 type place struct{ bucket, off int }
 
-// New makes a replica of the model with these parameters, and sets their values to rank 0's. Its all-reduces are noted in calls, which may
-// be nil.
+// New makes a replica of the model with these parameters, and sets their values to rank 0's. Its all-reduces are noted
+// in calls, which may be nil.
 func New(g *gloosim.Group, params []train.Param, calls *Calls) (*Replica, error) {
 	r := &Replica{group: g, params: params, calls: calls}
 	if err := r.verifyShapes(); err != nil {
@@ -83,7 +84,8 @@ func (r *Replica) Forward() error {
 	return nil
 }
 
-// Ready says that a parameter's gradient is complete for this step. Gradients become ready in the same order on all ranks.
+// Ready says that a parameter's gradient is complete for this step. Gradients become ready in the same order on all
+// ranks.
 func (r *Replica) Ready(param int) {
 	if r.steps == 1 {
 		r.order = append(r.order, param)

@@ -19,8 +19,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim/recorded"
 )
 
-// Gradients of each rank, ready in the same odd order: all ranks get their mean, in the first step, which is one bucket,
-// and later.
+// Gradients of each rank, ready in the same odd order: all ranks get their mean, in the first step, which is one
+// bucket, and later.
 func TestGradientsAreAveraged(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		onRanks(t, n, func(g *gloosim.Group) error {
@@ -128,7 +128,8 @@ func TestStartIsPyTorchs(t *testing.T) {
 		for _, p := range job.Params {
 			params = append(params, train.Param{Shape: p.Shape, Value: make([]float32, p.Bytes/float32Len)})
 		}
-		// Autograd's order in these jobs: from the last layer to the first, biases first; BatchNorm (5, 6) weight first.
+		// Autograd's order in these jobs: from the last layer to the first, biases first; BatchNorm (5, 6) weight
+		// first.
 		r := &Replica{params: params}
 		groups := cut(r.sizes([]int{10, 9, 8, 7, 5, 6, 4, 3, 2, 1, 0}), firstBucket, bucketLimit)
 		indices, counts := layout(groups)

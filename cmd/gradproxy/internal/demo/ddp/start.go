@@ -91,8 +91,8 @@ func (r *Replica) rebuild() error {
 	return nil
 }
 
-// layout is the two messages that tell the buckets: all parameters, bucket after bucket, and the number of buckets; then
-// the number of parameters of each; as int32s.
+// layout is the two messages that tell the buckets: all parameters, bucket after bucket, and the number of buckets;
+// then the number of parameters of each; as int32s.
 func layout(groups [][]int) (indices, counts []byte) {
 	for _, group := range groups {
 		for _, p := range group {

@@ -101,9 +101,9 @@ func parse(t *testing.T, frames [][]byte) pslitesim.Meta {
 	return m
 }
 
-// topics returns the messages from each node to each other, by their topic, since MXNet's own threads shuffle them from run to
-// run: registrations, control, commands, and each key. Ports, fields that MXNet leaves uninitialised, and timestamps that the
-// threads shuffle are left out.
+// topics returns the messages from each node to each other, by their topic, since MXNet's own threads shuffle them from
+// run to run: registrations, control, commands, and each key. Ports, fields that MXNet leaves uninitialised, and
+// timestamps that the threads shuffle are left out.
 func (c conversation) topics() map[string][]string {
 	topics := make(map[string][]string)
 	for _, s := range c.sayings {

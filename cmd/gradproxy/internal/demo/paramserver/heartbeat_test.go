@@ -36,8 +36,8 @@ func greets(stream []byte, to string) bool {
 	return err == nil
 }
 
-// With heart beats and ZMTP 3.1, as a recorded job had: every node tells the scheduler that it lives and is answered, in
-// the same words, and all connections greet alike.
+// With heart beats and ZMTP 3.1, as a recorded job had: every node tells the scheduler that it lives and is answered,
+// in the same words, and all connections greet alike.
 func TestHeartbeatsArePSLites(t *testing.T) {
 	want := listenTo(t, recorded.Open(t, "pslite-mxlike"))
 	var config Config

@@ -81,8 +81,8 @@ func (j *testJob) run(what string, f func() error) {
 	})
 }
 
-// work runs f on each worker, and then the job's end if all went well. It returns the workers' errors by rank, or in any
-// order if they have none.
+// work runs f on each worker, and then the job's end if all went well. It returns the workers' errors by rank, or in
+// any order if they have none.
 func (j *testJob) work(t testing.TB, f func(*Worker) error) []error {
 	t.Helper()
 	workers := cmp.Or(j.config.Workers, 2)

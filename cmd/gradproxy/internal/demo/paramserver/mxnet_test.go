@@ -19,7 +19,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require/freeport"
 )
 
-// mxnetPython returns the interpreter of the environment that has MXNet, where integration/env/install.sh puts all of them.
+// mxnetPython returns the interpreter of the environment that has MXNet, where integration/env/install.sh puts all of
+// them.
 func mxnetPython(t *testing.T) string {
 	t.Helper()
 	require.Long(t)
@@ -33,7 +34,8 @@ func mxnetPython(t *testing.T) string {
 	return filepath.Join(venv, "bin", "python")
 }
 
-// schedulerAddress returns an address of loopback that none of the job's own connections gets before the scheduler listens.
+// schedulerAddress returns an address of loopback that none of the job's own connections gets before the scheduler
+// listens.
 func schedulerAddress(t *testing.T) string {
 	t.Helper()
 	address, err := freeport.Find("tcp", "127.0.0.1")
@@ -95,8 +97,8 @@ func together(t *testing.T, all ...func(context.Context) error) {
 	}
 }
 
-// MXNet's own scheduler and servers take workers of this package for their like, and give them the weights that one process
-// computes.
+// MXNet's own scheduler and servers take workers of this package for their like, and give them the weights that one
+// process computes.
 func TestWorkersTrainOnMXNetsServers(t *testing.T) {
 	set, _ := digits.Load()
 	const rate, momentum, workers, servers = 0.1, 0.9, 2, 2

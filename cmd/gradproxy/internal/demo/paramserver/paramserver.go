@@ -1,12 +1,12 @@
 // Package paramserver trains as MXNet's kvstore "dist_sync" does: workers push gradients to servers, which add them up,
-// change the weights by them and send these back. It speaks MXNet's wire byte for byte, on the nodes of package pslitesim; real
-// workers and servers of MXNet 1.9 can take part. Comments refer to files of its sources (github.com/apache/mxnet, 1.9.1,
-// src/kvstore).
+// change the weights by them and send these back. It speaks MXNet's wire byte for byte, on the nodes of package
+// pslitesim; real workers and servers of MXNet 1.9 can take part. Comments refer to files of its sources
+// (github.com/apache/mxnet, 1.9.1, src/kvstore).
 //
-// An array has a key, a small number. The first push of a key, by worker 0 alone, is its initial value; after a barrier of
-// the workers all pull it. From then on each worker pushes a gradient at each step, a server waits for all workers' gradients,
-// and the answers are the new weights (or, if it was given no optimizer, the sum). Large arrays are cut over all servers.
-// Only float32 is supported, and neither sparse nor compressed gradients.
+// An array has a key, a small number. The first push of a key, by worker 0 alone, is its initial value; after a barrier
+// of the workers all pull it. From then on each worker pushes a gradient at each step, a server waits for all workers'
+// gradients, and the answers are the new weights (or, if it was given no optimizer, the sum). Large arrays are cut over
+// all servers. Only float32 is supported, and neither sparse nor compressed gradients.
 //
 // Commands, which every server gets and answers:
 //
@@ -30,8 +30,8 @@ import (
 type Config struct {
 	pslitesim.Config
 
-	// BigArray is the number of elements from which an array is cut over all servers, the same on all workers; 0: 1,000,000
-	// (MXNET_KVSTORE_BIGARRAY_BOUND).
+	// BigArray is the number of elements from which an array is cut over all servers, the same on all workers; 0:
+	// 1,000,000 (MXNET_KVSTORE_BIGARRAY_BOUND).
 	BigArray int
 }
 
@@ -51,7 +51,8 @@ const (
 	lenLen     = 4
 )
 
-// RunScheduler is the scheduler of a job: it brings the nodes together and returns when all have left, or when ctx is done.
+// RunScheduler is the scheduler of a job: it brings the nodes together and returns when all have left, or when ctx is
+// done.
 func RunScheduler(ctx context.Context, c Config) error {
 	n, err := pslitesim.Start(ctx, pslitesim.Scheduler, c.Config, nil)
 	if err != nil {

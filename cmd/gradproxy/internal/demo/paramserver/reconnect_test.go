@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 )
 
-// Workers that lose their connections to the servers between steps, in both directions, end with the same weights. The new
-// connections have the identities of the old.
+// Workers that lose their connections to the servers between steps, in both directions, end with the same weights. The
+// new connections have the identities of the old.
 func TestReconnect(t *testing.T) {
 	set, _ := digits.Load()
 	const workers, rate, momentum = 2, 0.1, 0.9

@@ -9,8 +9,8 @@ import (
 )
 
 // The workers here make the same calls as in recorded jobs of MXNet 1.9.1, with the same initial values and gradients:
-// every connection greets alike, and every message that any node says to any other is the same, with all its fields and all
-// its values. So the weights that the servers compute (momentum SGD) are MXNet's bit for bit.
+// every connection greets alike, and every message that any node says to any other is the same, with all its fields and
+// all its values. So the weights that the servers compute (momentum SGD) are MXNet's bit for bit.
 func TestSameMessagesAsMXNet(t *testing.T) {
 	for _, c := range []struct {
 		name             string

@@ -19,8 +19,9 @@ type Replica struct {
 	split    bool
 }
 
-// NewReplica gives the servers the optimizer, and worker 0's values as the weights, which it sets all workers' params to. With
-// splitCalls a step has pushes and then pulls, as in loops that are written by hand, and not both in one message.
+// NewReplica gives the servers the optimizer, and worker 0's values as the weights, which it sets all workers' params
+// to. With splitCalls a step has pushes and then pulls, as in loops that are written by hand, and not both in one
+// message.
 func NewReplica(w *Worker, params []train.Param, o SGD, splitCalls bool) (*Replica, error) {
 	r := &Replica{worker: w, params: params, split: splitCalls, keys: keys(params), requests: make([]*Request, len(params))}
 	for _, p := range params {

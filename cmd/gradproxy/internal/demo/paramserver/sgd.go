@@ -18,8 +18,8 @@ type SGD struct {
 	Rescale  float32 // factor of gradients
 }
 
-// update changes weights by a sum of gradients. velocity is as long, 0 at first. Each operation is rounded, and in the order
-// of SGDKernel and SGDMomKernel (src/operator/optimizer_op-inl.h), so that the bits are MXNet's.
+// update changes weights by a sum of gradients. velocity is as long, 0 at first. Each operation is rounded, and in the
+// order of SGDKernel and SGDMomKernel (src/operator/optimizer_op-inl.h), so that the bits are MXNet's.
 func (o SGD) update(weight, velocity, sum []float32) {
 	velocity, sum = velocity[:len(weight)], sum[:len(weight)]
 	rate := o.Rate * o.Rescale
@@ -36,8 +36,8 @@ func (o SGD) update(weight, velocity, sum []float32) {
 	}
 }
 
-// optimizerText is sent by MXNet 1.9.1 for mx.optimizer.SGD with all else at its default, in Python's pickle protocol 0,
-// with %s for the numbers of SGD: Rescale, Rate, Momentum.
+// optimizerText is sent by MXNet 1.9.1 for mx.optimizer.SGD with all else at its default, in Python's pickle protocol
+// 0, with %s for the numbers of SGD: Rescale, Rate, Momentum.
 //
 //go:embed sgd.pickle
 var optimizerText string

@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 )
 
-// A Worker is one worker's end of a job. Its methods are called by one goroutine, but for Close; all workers make the same
-// calls, with the same keys, in the same order.
+// A Worker is one worker's end of a job. Its methods are called by one goroutine, but for Close; all workers make the
+// same calls, with the same keys, in the same order.
 type Worker struct {
 	node *pslitesim.Node
 	Config
@@ -66,8 +66,8 @@ func (w *Worker) Rank() int { return w.rank }
 // Workers returns the number of workers.
 func (w *Worker) Workers() int { return w.Config.Workers }
 
-// SetOptimizer says how the servers change the weights. Every worker calls it, before Init; without it the servers send back
-// sums of gradients.
+// SetOptimizer says how the servers change the weights. Every worker calls it, before Init; without it the servers send
+// back sums of gradients.
 func (w *Worker) SetOptimizer(o SGD) error { return w.command(commandOptimizer, o.pickle()) }
 
 // Init gives an array of a new key worker 0's value, and returns when all workers can pull it. Keys are counted from 0.
@@ -83,7 +83,8 @@ func (w *Worker) Init(key int, value []float32) error {
 // Barrier waits for all workers.
 func (w *Worker) Barrier() error { return w.node.Barrier(pslitesim.GroupWorkers) }
 
-// Push sends a gradient. It is done when all workers' gradients have been added. The last push of the same key must be done.
+// Push sends a gradient. It is done when all workers' gradients have been added. The last push of the same key must be
+// done.
 func (w *Worker) Push(key int, gradient []float32) *Request {
 	return w.start("push", key, gradient, nil)
 }
@@ -98,8 +99,8 @@ func (w *Worker) PushPull(key int, gradient, dst []float32) *Request {
 	return w.start("push and pull", key, gradient, dst)
 }
 
-// Reconnect closes the connections between this worker and the servers, and the scheduler, and returns when they stand again under the same
-// identities. No request may be under way.
+// Reconnect closes the connections between this worker and the servers, and the scheduler, and returns when they stand
+// again under the same identities. No request may be under way.
 func (w *Worker) Reconnect(ctx context.Context) error {
 	ids := []int32{pslitesim.SchedulerID} // whose last answer would be lost with a connection that it has not noticed to be
 	for i := range w.Servers {

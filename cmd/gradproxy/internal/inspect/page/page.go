@@ -25,7 +25,8 @@ func fastest(f *inspect.WhatIf, link int, seconds float64) bool {
 	return true
 }
 
-// best reports whether no other policy has both fewer bytes on links and no more error than the policy o, or as many and less error.
+// best reports whether no other policy has both fewer bytes on links and no more error than the policy o, or as many
+// and less error.
 func best(f *inspect.WhatIf, o inspect.Outcome) bool {
 	for _, other := range f.Outcomes {
 		if other.Ratio >= o.Ratio && other.Error <= o.Error && (other.Ratio > o.Ratio || other.Error < o.Error) {

@@ -27,8 +27,8 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// In the plot fewer bytes lie further left and less error further down, exact policies on the bottom line. A line joins the best ones, and policies of the same
-// bytes and error are one point, whose name has room.
+// In the plot fewer bytes lie further left and less error further down, exact policies on the bottom line. A line joins
+// the best ones, and policies of the same bytes and error are one point, whose name has room.
 func TestPlot(t *testing.T) {
 	f := &inspect.WhatIf{Outcomes: []inspect.Outcome{{Codec: "direct", Bytes: 4e9, Ratio: 1}, {Codec: "lossless", Bytes: 3e9, Ratio: 1.3}, {Codec: "int8", Bytes: 1e9, Ratio: 4, Error: 0.01},
 		{Codec: "worse", Bytes: 2e9, Ratio: 2, Error: 0.02}, {Codec: "3lc", Bytes: 1e8, Ratio: 40, Error: 0.7}, {Codec: "3lc+lossless", Bytes: 1e8, Ratio: 40, Error: 0.7}}}

@@ -16,8 +16,8 @@ const (
 	top, bottom           = 15, plotHeight - 40
 )
 
-// A plot has the outcomes of a report as points, link bytes from left to right and relative error upwards, both by their logarithms; the policies
-// that lose nothing lie on the bottom line.
+// A plot has the outcomes of a report as points, link bytes from left to right and relative error upwards, both by
+// their logarithms; the policies that lose nothing lie on the bottom line.
 type plot struct {
 	Points   []point
 	Frontier string // the corners of the line through the best points, as SVG's points
