@@ -14,7 +14,7 @@ import (
 // A census counts the frames of the rows of real processes by kind.
 type census struct {
 	seeds, moved int
-	crowded      bool // one of the seeds at least has little room for shared values
+	crowded      bool // at least one of the seeds has little room for shared values
 	frames       map[string]uint64
 }
 
@@ -28,12 +28,13 @@ func (c *census) add(r row) {
 	}
 }
 
-// enough is how many seeds must have frames of every kind: one seed may have none of some kind, where its faults leave
-// no time for it.
+// enough is the number of seeds that together must have frames of every kind. A single seed may lack a kind, since its
+// faults may leave no time for it.
 const enough = 5
 
-// verdict is an error if a kind of frame has not come in enough seeds: they show nothing of it. Connections come to
-// rest only where another process takes them over, and values are evicted only where there is little room.
+// verdict returns an error if a kind of frame came in none of the seeds, and they were enough: then the seeds show
+// nothing of that kind. Rest frames come only where another process takes connections over, and Evict frames only where
+// there is little room for shared values.
 func (c *census) verdict() error {
 	if c.seeds < enough {
 		return nil

@@ -16,15 +16,17 @@ import (
 	"time"
 )
 
-// A wallClock makes the wall clock of one process jump, and no other's. The kernel has one wall clock for all, so the
-// process gets another reader of it: its own copy of the vDSO (vdso(7)), which the Go runtime calls for the time, has a
-// clock_gettime that adds an offset in memory. The monotonic clock and timers are as they were.
+// A wallClock makes the wall clock of one process jump, and of no other. The kernel has one wall clock for all
+// processes, so the process gets another way to read it: a clock_gettime that adds an offset in memory, in the
+// process's own copy of the vDSO (vdso(7)), which the Go runtime calls for the time. The monotonic clock and timers
+// stay as they are.
 type wallClock struct {
 	memory *os.File // of the process
 	at     int64    // address of the offset
 }
 
-// offsetReader is a clock_gettime that adds a number of seconds, which stands behind it, to the wall clock's.
+// offsetReader is the machine code, by GOARCH, of a clock_gettime that adds a number of seconds to the wall clock. The
+// number is the 8 bytes behind the code.
 var offsetReader = map[string][]byte{
 	"amd64": {
 		0xb8, 228, 0, 0, 0, // mov eax, SYS_clock_gettime
@@ -38,7 +40,7 @@ var offsetReader = map[string][]byte{
 	},
 }
 
-// errClock is wrapped by errors of start: clocks of processes cannot be made to jump here.
+// errClock is wrapped by the errors of startWithClock. It says that the clock of a process cannot be made to jump here.
 var errClock = errors.New("the clock of a process cannot jump")
 
 // startWithClock starts a command, whose SysProcAttr must be set, with a clock that can jump. The caller closes the
@@ -69,7 +71,7 @@ func startWithClock(cmd *exec.Cmd) (*wallClock, error) {
 	return c, nil
 }
 
-// newWallClock changes the vDSO of a process that is about to stop.
+// newWallClock waits until a traced process has stopped, and replaces the clock_gettime of its vDSO by code.
 func newWallClock(pid int, code []byte) (*wallClock, error) {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil || !status.Stopped() {
@@ -106,7 +108,7 @@ func newWallClock(pid int, code []byte) (*wallClock, error) {
 	return c, errors.New("it has no vDSO")
 }
 
-// clockReader returns where a vDSO has its clock_gettime, which must have n bytes.
+// clockReader returns the offset of clock_gettime in the image of a vDSO. The function must have at least n bytes.
 func clockReader(image []byte, n int) (at int64, err error) {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
@@ -124,7 +126,7 @@ func clockReader(image []byte, n int) (at int64, err error) {
 	return 0, fmt.Errorf("its vDSO has no clock_gettime of %d bytes", n)
 }
 
-// jump has the clock be d from the host's.
+// jump sets the difference of the process's wall clock to the host's to d, in whole seconds.
 func (c *wallClock) jump(d time.Duration) error {
 	_, err := c.memory.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(int64(d/time.Second))), c.at)
 	return err

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// datagrams is the network of carriers over UDP: it passes on the datagrams of each source by a socket of its own.
+// datagrams is the network of carriers over UDP. It has a socket for each source, by which it passes the datagrams of
+// that source on.
 type datagrams struct {
 	to string
 
@@ -32,7 +33,7 @@ type flow struct {
 
 	mu      sync.Mutex
 	tampers [2][]string // of the next datagrams, one each
-	kept    [2][]byte   // a datagram that is to come after the next
+	kept    [2][]byte   // a datagram that is to be passed on after the next one
 }
 
 func newDatagrams(to string) (*datagrams, error) {
@@ -64,7 +65,7 @@ func (d *datagrams) serve(near *net.UDPConn) {
 	}
 }
 
-// flow returns the flow of a source, a new one if there is none; nil: it cannot be made.
+// flow returns the flow of a source, and makes it if there is none. It returns nil if the flow cannot be made.
 func (d *datagrams) flow(near *net.UDPConn, source netip.AddrPort) *flow {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,14 +96,14 @@ func (d *datagrams) flow(near *net.UDPConn, source netip.AddrPort) *flow {
 	return f
 }
 
-// forgotten reports whether a flow is none any more.
+// forgotten reports whether d has forgotten f.
 func (d *datagrams) forgotten(f *flow) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.flows[f.source] != f
 }
 
-// carry passes on a datagram, changed by the next tamper if there is one, unless nothing passes now.
+// carry passes a datagram on, unless nothing passes now. If a tamper is due, it changes the datagram.
 func (f *flow) carry(way int, b []byte) {
 	f.d.mu.Lock()
 	lost := time.Now().Before(f.d.until[way]) || f.d.mtu > 0 && len(b) > f.d.mtu
@@ -143,14 +144,14 @@ func (f *flow) carry(way int, b []byte) {
 	}
 }
 
-// reset makes the flow one of another address, as a router does that forgets it.
+// reset forgets the flow, as a router forgets a mapping: the next datagram of its source arrives from another address.
 func (f *flow) reset() {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	f.d.forget(f)
 }
 
-// forget ends a flow. mu is held.
+// forget ends a flow. d.mu must be held.
 func (d *datagrams) forget(f *flow) {
 	if d.flows[f.source] == f {
 		delete(d.flows, f.source)
@@ -215,7 +216,7 @@ func (d *datagrams) move() error {
 	return nil
 }
 
-// outlast has nothing to wait for: no end passes a network of datagrams.
+// outlast returns a wait that returns at once: UDP has no end of a connection for which it could wait.
 func (d *datagrams) outlast() (wait func()) { return func() {} }
 
 func (d *datagrams) close() {

@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// A realFault happens to two processes. It returns once it is over.
+// A realFault is a fault that happens to the two processes or to the network between them. do returns once the fault is
+// over.
 type realFault struct {
 	name string
-	can  func(l *lab) bool // nil: always
+	can  func(l *lab) bool // whether the fault can happen in l; nil: it always can
 	do   func(s *stage, r *rand.Rand)
 }
 
@@ -118,7 +119,7 @@ var realFaults = []realFault{
 	}},
 }
 
-// jumps are how far a wall clock jumps: while it is off by years no certificate is valid.
+// jumps are the distances by which a wall clock jumps. While the clock is off by years no certificate is valid.
 var jumps = []time.Duration{time.Hour, -time.Hour, 300 * 24 * time.Hour, 20 * 365 * 24 * time.Hour, -20 * 365 * 24 * time.Hour}
 
 // tampersWith returns a fault that changes bytes of carriers.

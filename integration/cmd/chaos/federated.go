@@ -18,28 +18,28 @@ import (
 	"github.com/gradproxy/gradproxy/parser/nvflare/nvflaresim"
 )
 
-// A training is one client's part of a federated job: in each round its server sends it a model, and gets a result.
-// Models and results predict each other, so that values of both directions are kept for a while (frames want, kept and
-// seen). Two clients train by Flower's protocol, and one by that of NVFlare, over a WebSocket, whose client masks all
-// that it sends (frames mask).
+// A training is one client's part of a federated job: in each round the server sends the client a model, and the client
+// answers with a result. Models and results predict each other, so the proxies keep values of both directions for a
+// while (Want, Kept and Seen frames). Two clients train by Flower's protocol. One trains by NVFlare's, over a
+// WebSocket, whose client masks all bytes that it sends (Mask frames).
 type training struct {
 	x      *tensors
 	client int
 	seed   uint64
-	round  int // that is not done yet. tensors.mu guards it
+	round  int // the first round that is not done yet; guarded by tensors.mu
 }
 
 const (
 	rounds        = 24
 	perConnection = 8       // rounds of a connection
 	small         = 4 << 10 // elements of the array that a training changes
-	changes       = 16      // elements of the other one, of elements in all, that a training changes: parts of the last one stay
+	changes       = 16      // elements that a round changes in the other array, so that most of its bytes stay the same
 )
 
-// flowerClients is how many clients train by Flower's protocol; the next one does by NVFlare's.
+// flowerClients is how many clients train by Flower's protocol. The client after them trains by NVFlare's.
 const flowerClients = 2
 
-// model is the model that a client gets in a round, in two arrays.
+// model returns the model that the client gets in a round, in two arrays.
 func (t *training) model(round int) [2][]float32 {
 	r := rand.New(rand.NewPCG(t.seed, uint64(1000+t.client/flowerClients))) // one model for each server
 	frozen, trained := make([]float32, elements), make([]float32, small)
@@ -55,7 +55,7 @@ func (t *training) model(round int) [2][]float32 {
 	return [2][]float32{frozen, trained}
 }
 
-// weights is the client's result of a round.
+// weights returns the client's result of a round, as weights.
 func (t *training) weights(round int) [2][]float32 {
 	m := t.model(round)
 	for i, d := range t.difference(round) {
@@ -64,7 +64,7 @@ func (t *training) weights(round int) [2][]float32 {
 	return m
 }
 
-// difference is the client's update of a round, of the array that training changes.
+// difference returns the client's result of a round as a difference, of the array that the training changes.
 func (t *training) difference(round int) []float32 {
 	r := rand.New(rand.NewPCG(t.seed, uint64(round<<2|t.client)))
 	d := make([]float32, small)
@@ -74,26 +74,26 @@ func (t *training) difference(round int) []float32 {
 	return d
 }
 
-// equal reports whether arrays are the ones of want, bit for bit.
+// equal reports whether arrays has the values of want, bit for bit.
 func equal(arrays [][]float32, want [2][]float32) bool {
 	return len(arrays) == len(want) && slices.Equal(arrays[0], want[0]) && slices.Equal(arrays[1], want[1])
 }
 
-// next returns the round that is not done yet.
+// next returns the first round that is not done yet.
 func (t *training) next() int {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	return t.round
 }
 
-// did notes that a round is done.
+// did notes that a round is done, and with it all rounds before.
 func (t *training) did(round int) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	t.round = max(t.round, round+1)
 }
 
-// attend has a client train, over new connections after each end, until all rounds are done.
+// attend plays the client until all rounds are done. When a connection ends it opens another one.
 func (t *training) attend(entry string, join func(ctx context.Context, c net.Conn) error) {
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(50 * time.Millisecond) {
 		connected := time.Now()
@@ -112,7 +112,7 @@ func (t *training) attend(entry string, join func(ctx context.Context, c net.Con
 	}
 }
 
-// joinFlower is the client of a training by Flower's protocol.
+// joinFlower plays the client over one connection, by Flower's protocol.
 func (t *training) joinFlower(ctx context.Context, c net.Conn) error {
 	return flowersim.Join(ctx, c, func(m flowersim.Message) (flowersim.Message, error) {
 		if m.Kind == flowersim.GetParameters { // by which the server knows the client
@@ -133,7 +133,7 @@ func (t *training) joinFlower(ctx context.Context, c net.Conn) error {
 
 var errBadModel = errors.New("a model is out of form")
 
-// serveFlower is the server of the trainings by Flower's protocol.
+// serveFlower plays the server for one client, by Flower's protocol.
 func (x *tensors) serveFlower(c *flowersim.Client) {
 	who, err := c.Ask(flowersim.Message{Kind: flowersim.GetParameters})
 	if err != nil {
@@ -166,11 +166,11 @@ func (x *tensors) serveFlower(c *flowersim.Client) {
 // names are the names of a model's arrays.
 var names = [2]string{"frozen.weight", "trained.weight"}
 
-// sharesDifference reports whether a client's result of a round is a difference, which may lose something, and not
-// weights. Only NVFlare knows differences.
+// sharesDifference reports whether the client's result of a round is a difference, which may lose something, rather
+// than weights. Only NVFlare's protocol has differences.
 func sharesDifference(round int) bool { return round%2 == 1 }
 
-// joinNVFlare is the client of a training by NVFlare's protocol.
+// joinNVFlare plays the client over one connection, by NVFlare's protocol.
 func (t *training) joinNVFlare(ctx context.Context, c net.Conn) error {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
@@ -212,7 +212,8 @@ func (x *tensors) nvflareServer() *http.Server {
 	return &http.Server{Handler: mux}
 }
 
-// conduct is the server's part of a training by NVFlare's protocol, with a client. The client says why it has failed.
+// conduct plays the server for one client, by NVFlare's protocol. When a round fails it returns: the client reports the
+// error.
 func (t *training) conduct(c *nvflaresim.Client) {
 	for n := 0; ; n++ {
 		round := t.next()
@@ -235,7 +236,7 @@ func (t *training) conduct(c *nvflaresim.Client) {
 // compare judges a result by NVFlare's protocol.
 func (t *training) compare(round int, result nvflaresim.Shareable) {
 	want, farthest := t.weights(round), 0.0
-	if sharesDifference(round) { // the error of a sum has two parts of this size
+	if sharesDifference(round) { // farthestSum allows for two values, and a difference is one
 		want, farthest = [2][]float32{nil, t.difference(round)}, farthestSum/2
 	}
 	differs := false

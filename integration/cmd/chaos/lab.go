@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// A lab is a folder with the program, and with that of an earlier commit.
+// A lab is a folder with the program under test and, if previous is set, the program of an earlier commit.
 type lab struct {
 	dir      string
 	binary   string
@@ -45,7 +45,7 @@ func (l *lab) tryClock() error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c, err := startWithClock(cmd)
 	if err != nil {
-		return nil // the processes say so, if it is not the clock
+		return nil // if another thing than the clock is wrong, the start of the first process says so
 	}
 	c.close()
 	l.clocks = true

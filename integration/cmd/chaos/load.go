@@ -18,7 +18,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
-// A half is an app's part of an exchange in one direction: the app writes all in pieces, with pauses, and ends the
+// A half is one direction of an exchange: the bytes that an app writes, in pieces and with pauses, before it ends the
 // direction.
 type half struct {
 	all    []byte
@@ -72,7 +72,7 @@ type side struct {
 
 var errReset = errors.New("connection reset, as a write has seen")
 
-// run is the app of side i, until its connection has ended. read are bytes that were read already.
+// run plays the app of side i until its connection c has ended. read has the bytes that were already read from c.
 func (e *exchange) run(i int, c *net.TCPConn, read []byte) {
 	e.mu.Lock()
 	e.sides[i].begun = true
@@ -122,7 +122,8 @@ func (e *exchange) run(i int, c *net.TCPConn, read []byte) {
 	s.got, s.end, s.over = got, err, time.Now()
 }
 
-// write writes b, the last byte as urgent if asked for: urgent bytes must arrive in line with the others.
+// write writes b to c. If urgent is set it writes the last byte as urgent data, which must arrive in line with the
+// other bytes.
 func write(c *net.TCPConn, b []byte, urgent bool) error {
 	if !urgent {
 		_, err := c.Write(b)
@@ -143,8 +144,8 @@ func write(c *net.TCPConn, b []byte, urgent bool) error {
 	return errors.Join(err, sendErr)
 }
 
-// fault names the broken promise of a connection; "": none is broken. disturbed are the times at which streams had
-// to be reset.
+// fault names the promise that the connection has broken, or returns "" if it has broken none. In the intervals
+// disturbed streams may be reset.
 func (e *exchange) fault(disturbed []interval) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -178,7 +179,7 @@ func (e *exchange) fault(disturbed []interval) string {
 		e.sides[1].end, len(e.sides[1].got), len(e.halves[0].all))
 }
 
-// complete reports whether both sides have got everything, and its end. e.mu is held.
+// complete reports whether both apps have read all bytes and a FIN. e.mu must be held.
 func (e *exchange) complete() bool {
 	for i := range e.sides {
 		if e.sides[i].end != io.EOF || len(e.sides[i].got) != len(e.halves[1-i].all) {
@@ -194,7 +195,7 @@ func sum(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// A job is the apps of both sites.
+// A job runs the apps at both sites.
 type job struct {
 	entry  string // where clients connect
 	server net.Listener
@@ -239,7 +240,7 @@ func (j *job) serve(c *net.TCPConn) {
 	e.run(1, c, head)
 }
 
-// client runs one exchange, once it can connect to the proxy.
+// client connects to the proxy, which may be dead for now, and runs one exchange.
 func (j *job) client(number uint64, halves [2]half) error {
 	var last error
 	for range 2400 { // two minutes

@@ -8,9 +8,9 @@
 //	go run ./integration/cmd/chaos --seeds 30 --real --carrier dtls
 //	go run ./integration/cmd/chaos --soak 5m             the same two processes for long: memory, descriptors, goroutines
 //
-// A stream must arrive complete and equal, or be reset; a FIN behind missing bytes, a changed byte, a reset without a
-// reason and a process that ends by itself are failures, and make the exit code 1. A seed gives the same traffic and
-// the same faults again; when the scheduler runs each goroutine is not part of it.
+// A stream must arrive complete and equal, or be reset. A FIN behind missing bytes, a changed byte, a reset without a
+// reason, and a process that ends by itself are failures; any of them makes the exit code 1. The same seed gives the
+// same traffic and the same faults. It does not fix the order in which the scheduler runs goroutines.
 package main
 
 import (
@@ -107,7 +107,7 @@ func verdict(bad, seeds int) error {
 	return nil
 }
 
-// runVirtual runs TestChaos. A seed that ends the process has a row too, and the next ones are run by another.
+// runVirtual runs TestChaos. A seed that ends the test process has a row too; another process runs the seeds after it.
 func runVirtual(ctx context.Context, dir string, first uint64, seeds int) error {
 	test := filepath.Join(dir, "chaos.test")
 	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", test, "./proxy").CombinedOutput(); err != nil {

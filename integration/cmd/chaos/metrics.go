@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// metrics returns the samples of the site's /metrics, by name and labels; nil: it does not answer.
+// metrics returns the samples of the site's /metrics by name and labels, or nil if the process does not answer.
 func (x *site) metrics() map[string]float64 {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -39,7 +39,7 @@ func (x *site) metrics() map[string]float64 {
 	return samples
 }
 
-// replayed returns how many bytes have left again since the process began.
+// replayed returns how many bytes the process has sent again after the loss of a carrier.
 func (x *site) replayed() (n uint64) {
 	for name, v := range x.metrics() {
 		if strings.HasPrefix(name, "gradproxy_peer_replayed_bytes_total") {
@@ -49,7 +49,7 @@ func (x *site) replayed() (n uint64) {
 	return n
 }
 
-// count adds the frames of a process that is about to end, by its last metrics, to the ones of the stage.
+// count adds the frames of a process that is about to end to the stage's. metrics are the last ones of the process.
 func (x *site) count(metrics map[string]float64) {
 	for name, v := range metrics {
 		if kind, is := strings.CutPrefix(name, `gradproxy_frames_total{kind="`); is && v > 0 {
@@ -60,7 +60,7 @@ func (x *site) count(metrics map[string]float64) {
 	}
 }
 
-// shared returns how many values have crossed as differences, or once for several receivers, since the process began.
+// shared returns how many values the process has sent as differences, or once for several receivers.
 func (x *site) shared() (n int) {
 	for name, v := range x.metrics() {
 		if strings.HasPrefix(name, "gradproxy_shared_values_total{") && (!strings.Contains(name, `how="whole"`) && !strings.Contains(name, `how="evicted"`)) {

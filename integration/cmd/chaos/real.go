@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// atOnce is how many seeds are played at the same time: they wait more than they work, with DTLS most of all.
+// atOnce is how many seeds are played at the same time, by carrier. A seed waits more than it works, most of all with
+// DTLS.
 var atOnce = map[string]int{"tls": 3, "dtls": 8}
 
 func runReal(ctx context.Context, dir, binary, previous, carrier string, first uint64, seeds int) error {
@@ -31,8 +32,8 @@ func runReal(ctx context.Context, dir, binary, previous, carrier string, first u
 	return errors.Join(err, verdict(bad, seeds), came.verdict())
 }
 
-// playAll plays seeds and calls seen for the row of each, one at a time. It returns the first error that is no outcome
-// of a seed.
+// playAll plays seeds, several at a time, and calls seen with the row of each; calls of seen do not overlap. It returns
+// the first error that is not the outcome of a seed.
 func (l *lab) playAll(ctx context.Context, first uint64, seeds int, seen func(row) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce[l.carrier])
@@ -88,7 +89,7 @@ func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-time.After(2 * time.Minute): // an outage lasts less than a second: a minute is the patience with a loaded machine
+	case <-time.After(patience): // an outage lasts less than a second; the rest is for a loaded machine
 		s.wrongly("the job has not ended")
 	}
 	result.Shared = s.sites[0].shared() + s.sites[1].shared()

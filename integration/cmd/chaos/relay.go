@@ -20,7 +20,7 @@ import (
 // A network lies between the two processes. Ways are 0, there, and 1, back.
 type network interface {
 	address() string                        // at which the dialling process reaches it
-	some(random *rand.Rand, f func(p path)) // calls f for some carriers, at least one
+	some(random *rand.Rand, f func(p path)) // calls f for some carriers, at least one if there are any
 	cut(d time.Duration, ways ...int)       // has nothing pass for d
 	narrow(mtu int)                         // has no packet of more than mtu bytes pass, and tells nobody; 0: has all pass again
 	move() error                            // goes to another address
@@ -31,10 +31,10 @@ type network interface {
 // A path is one carrier in a network.
 type path interface {
 	reset()                     // ends it, or makes it one that the other process does not know
-	tamper(way int, how string) // does so to the next bytes: a key of tampers
+	tamper(way int, how string) // changes the next bytes; how is a key of tampers
 }
 
-// A relay is the network of carriers over TCP: each carrier is a connection to it, and one from it.
+// A relay is the network of carriers over TCP. Each carrier is two connections, one to the relay and one from it.
 type relay struct {
 	listener net.Listener
 	to       string
@@ -50,10 +50,10 @@ type relay struct {
 // A pair is one carrier.
 type pair struct {
 	ends [2]*net.TCPConn
-	over chan struct{} // closed once both ends are
+	over chan struct{} // closed once both ends are closed
 
 	mu      sync.Mutex
-	tampers [2][]func([]byte) []byte // done to the next reads, one each: there, back
+	tampers [2][]func([]byte) []byte // the changes of the next reads, one for each: there, back
 }
 
 func (p *pair) tamper(way int, how string) {
@@ -164,7 +164,7 @@ func abort(c net.Conn) {
 	c.Close()
 }
 
-// some calls f for some carriers, at least one.
+// some calls f for some carriers, at least one if there are any.
 func (r *relay) some(random *rand.Rand, f func(p path)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,8 +186,8 @@ func (r *relay) cut(d time.Duration, ways ...int) {
 	}
 }
 
-// narrow has the relay lose TCP segments that are too long for mtu bytes of IP. They are lost where they arrive at the
-// relay, so that the kernels at the ends of carriers know nothing of it.
+// narrow makes the relay lose TCP segments that are too long for IP packets of mtu bytes. They are lost where they
+// arrive at the relay, so the kernels at the ends of carriers do not learn of it.
 func (r *relay) narrow(mtu int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,8 +197,8 @@ func (r *relay) narrow(mtu int) {
 	}
 }
 
-// narrow puts a filter at both ends, or takes it away. A filter of a socket (socket(7), SO_ATTACH_FILTER) sees each
-// segment from its TCP header on.
+// narrow attaches a filter to both ends, or detaches it if mtu is 0. The filter of a socket (socket(7),
+// SO_ATTACH_FILTER) sees each segment from its TCP header on.
 func (p *pair) narrow(mtu int) {
 	const ipHeader = 20
 	program, err := bpf.Assemble([]bpf.Instruction{
@@ -229,8 +229,8 @@ func (p *pair) narrow(mtu int) {
 	}
 }
 
-// move has the relay listen at another address, and resets what came to the old one. The port stays: a confined proxy
-// dials the ports alone that its configuration named at the start.
+// move makes the relay listen at another address, and resets the carriers that came to the old one. The port stays the
+// same: a confined proxy may dial only the ports that its configuration named at its start.
 func (r *relay) move() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,8 +249,8 @@ func (r *relay) move() error {
 	return nil
 }
 
-// outlast is for the death of a process: the other one can know of the end of a carrier only once a black hole lets it
-// pass.
+// outlast returns a wait for the end of the carriers of now. It is for the death of a process: a black hole keeps the
+// end of a carrier from the other process for as long as it lasts.
 func (r *relay) outlast() (wait func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,7 +272,7 @@ func (r *relay) close() {
 	}
 }
 
-// tampers are changes of bytes that TCP's checksum lets through, or that somebody on the way makes.
+// tampers are changes of bytes that TCP's checksum does not notice, or that somebody on the path makes.
 var tampers = map[string]func([]byte) []byte{
 	"bit flips":  func(b []byte) []byte { b[len(b)/2] ^= 1 << (len(b) % 8); return b },
 	"duplicates": func(b []byte) []byte { return append(b, b...) },

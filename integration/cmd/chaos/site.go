@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A site is one process at a time.
+// A site runs the program, one process at a time.
 type site struct {
 	s            *stage
 	name, config string
@@ -24,7 +24,7 @@ type site struct {
 	process
 }
 
-// A process is one of the program.
+// A process is a running process of the program.
 type process struct {
 	cmd   *exec.Cmd
 	log   *bytes.Buffer
@@ -32,7 +32,8 @@ type process struct {
 	ended chan error // has the result of the process once it has ended
 }
 
-// configure writes a site's file. tunnel is where tokyo's tunnel listens.
+// configure writes the site's configuration file. tunnel is the address at which tokyo's tunnel listens; paris has no
+// use for it.
 func (x *site) configure(tunnel string) error {
 	s := x.s
 	text := fmt.Sprintf("site: %[1]s\nadmin: \"unix:%[2]s/%[1]s.sock\"\ndrain: 1s\nstate: {dir: %[2]s/%[1]s-state}\n"+
@@ -93,9 +94,8 @@ func (x *site) launch(binary string) (p process, err error) {
 	return p, nil
 }
 
-// handOver has a process of a binary take the place of the one that runs, which nobody must notice. A process that
-// could not take over, since connections did not come to rest while other faults went on, ends by itself, and the old
-// one must carry on.
+// handOver starts a process of binary that takes the place of the running one. No app must notice. If connections do
+// not come to rest while other faults go on, the new process ends by itself, and the old one must carry on.
 func (x *site) handOver(binary string) {
 	x.dying.Lock()
 	defer x.dying.Unlock()
@@ -133,7 +133,7 @@ func (x *site) signal(sig os.Signal) {
 	x.cmd.Process.Signal(sig)
 }
 
-// stop has the process end in order, and reports one that ended before, or does not.
+// stop ends the process in order. It reports a process that had ended before, or does not end.
 func (x *site) stop() {
 	x.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -172,7 +172,7 @@ func (x *site) replace(sig syscall.Signal, pause time.Duration) {
 	}
 }
 
-// jump has the wall clock of the process that runs now be d from the host's.
+// jump sets the difference of the running process's wall clock to the host's to d.
 func (x *site) jump(d time.Duration) {
 	x.dying.Lock()
 	defer x.dying.Unlock()

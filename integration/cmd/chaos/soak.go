@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A sample is how a process is at a time.
+// A sample has the measurements of one process at one time.
 type sample struct {
 	Site        string  `json:"site"`
 	Seconds     float64 `json:"seconds"` // since the start
@@ -53,9 +53,9 @@ func (x *site) sample(begin time.Time, connections int) (sample, error) {
 	return s, nil
 }
 
-// runSoak carries connections for a time, loses a carrier now and then, and prints a sample of each site every so
-// often. All of the job pauses for a second before each, so that samples can be compared. The last rows are the slopes
-// of the later half.
+// runSoak carries connections for length, loses a carrier now and then, and prints a sample of each site at every
+// interval of every. The whole job pauses for a second before a sample, so that samples can be compared. The last rows
+// are the slopes of the later half of the samples.
 func runSoak(ctx context.Context, dir, binary, carrier string, length, every, pause time.Duration) error {
 	if length < 6*every {
 		return fmt.Errorf("--soak %v --every %v: want at least 6 samples", length, every)
@@ -105,8 +105,8 @@ func runSoak(ctx context.Context, dir, binary, carrier string, length, every, pa
 	return nil
 }
 
-// soak carries connections, the first of that number, until a time, while carriers are lost. It returns how many have
-// ended since the stage began.
+// soak carries connections until a time, while carriers are lost. number is the number of the first connection. soak
+// returns how many connections have ended since the stage began.
 func (s *stage) soak(number uint64, until time.Time, pause time.Duration) (done int) {
 	var work sync.WaitGroup
 	for k := range 8 {
@@ -140,7 +140,7 @@ func (s *stage) soak(number uint64, until time.Time, pause time.Duration) (done 
 	return done
 }
 
-// slopes is the last row of a site: the slopes of the later half of its samples.
+// slopes returns the last row of a site, which has the slopes of the later half of its samples.
 func slopes(site string, samples []sample) map[string]any {
 	half := samples[len(samples)/2:]
 	row := map[string]any{"site": site, "samples": len(half)}
@@ -154,7 +154,7 @@ func slopes(site string, samples []sample) map[string]any {
 	return row
 }
 
-// slope returns by how much a value grows in a second, by least squares.
+// slope returns the growth of a value per second, by least squares.
 func slope(samples []sample, of func(sample) float64) float64 {
 	var x, y, xx, xy float64
 	n := float64(len(samples))

@@ -24,7 +24,7 @@ type stage struct {
 	r       *rand.Rand
 	relay   network
 	crowded bool          // there is no room for all shared values
-	notices time.Duration // that a process takes at most to miss carriers once the network has ended them
+	notices time.Duration // the longest time in which a process notices that the network has ended its carriers
 	sites   [2]*site
 	job     *job
 	tensors *tensors
@@ -101,8 +101,8 @@ func (s *stage) certificates() error {
 	return nil
 }
 
-// disturb notes that streams have to be reset from now on, until end is called and the other process knows of the end
-// of the carriers of now: streams that it opens on them before are lost with them.
+// disturb begins an interval in which streams may be reset. The interval ends once end was called and the other process
+// has noticed that the carriers of now are gone: the streams that it opens on these before are lost with them.
 func (s *stage) disturb() (end func()) {
 	from, wait := time.Now(), s.relay.outlast()
 	return func() {
@@ -119,7 +119,7 @@ func (s *stage) wrongly(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 }
 
-// connect has clients connect, a little after each other.
+// connect starts some clients, which connect at different times.
 func (s *stage) connect(work *sync.WaitGroup) {
 	for n := range uint64(3 + s.r.IntN(6)) {
 		halves := [2]half{newHalf(s.r, n, 400_000, 500*time.Millisecond), newHalf(s.r, n, 400_000, 500*time.Millisecond)}
@@ -133,7 +133,7 @@ func (s *stage) connect(work *sync.WaitGroup) {
 	}
 }
 
-// judge checks all promises, and fills in the row.
+// judge checks all promises and fills in r.
 func (s *stage) judge(r *row) {
 	for _, e := range s.job.order {
 		if f := e.fault(s.disturbed); f != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
 
-// reduce sums gradients of two ranks.
+// reduce plays two ranks that sum their gradients.
 func (x *tensors) reduce(seed uint64) {
 	for step, begun := 0, time.Now(); step < steps && time.Since(begun) < patience; {
 		group := time.Now()
@@ -80,7 +80,7 @@ func (x *tensors) connect() (ranks [2]*gloosim.Group, err error) {
 	return ranks, err
 }
 
-// gradient returns normal values.
+// gradient returns a rank's gradient of a step: normally distributed values.
 func gradient(seed uint64, step, rank int) (b []byte) {
 	r := rand.New(rand.NewPCG(seed, uint64(step<<1|rank)))
 	for range elements {
@@ -89,7 +89,7 @@ func gradient(seed uint64, step, rank int) (b []byte) {
 	return b
 }
 
-// steps does the steps of one connection of each rank, from one on, and returns the next one.
+// steps does the steps of one group of connections, from step from on, and returns the step that is next.
 func (x *tensors) steps(ranks [2]*gloosim.Group, seed uint64, from int) (step int, err error) {
 	for step = from; step < min(from+each, steps); step++ {
 		time.Sleep(pace)

@@ -14,9 +14,9 @@ import (
 	"github.com/gradproxy/gradproxy/parser/flower/flowersim"
 )
 
-// tensors are apps whose bytes the proxies find tensors in: all-reduces of gradients by Gloo's protocol, coded with
-// loss and error feedback; weights that several clients pull over gRPC, which are differences to the last ones and
-// cross once for all; and federated trainings.
+// tensors runs the apps in whose bytes the proxies find tensors: all-reduces of gradients by Gloo's protocol, which
+// are coded with loss and error feedback; pulls of weights by several clients over gRPC, which travel as differences to
+// the last weights and cross once for all clients; and federated trainings.
 type tensors struct {
 	s         *stage
 	entries   [kindsOfApps]string // where clients connect
@@ -25,7 +25,7 @@ type tensors struct {
 
 	mu     sync.Mutex
 	sums   int // all-reduces that were compared
-	lossy  int // of these and of trainings' results, with values that are not the exact ones
+	lossy  int // sums, and results of trainings, whose values are not the exact ones
 	pulls  int // weights that were compared, bit for bit
 	ends   []interval
 	reason []string // of each end
@@ -40,7 +40,7 @@ const (
 	kindsOfApps
 )
 
-// newTensors opens the listeners of servers.
+// newTensors opens the listeners of the apps' servers.
 func newTensors(s *stage, seed uint64) (*tensors, error) {
 	x := &tensors{s: s}
 	for i := range x.trainings {
@@ -58,13 +58,13 @@ func newTensors(s *stage, seed uint64) (*tensors, error) {
 	return x, nil
 }
 
-// keys returns the lines of both sites' files for the apps.
+// keys returns the lines about the apps in the configuration files of both sites.
 func (x *tensors) keys() string {
 	return "jobs: [{name: chaos, networks: [127.0.0.0/16], ranks: 2, sums: gradients, aggregates: lossy}]\n" +
 		"policy: [{job: chaos, role: gradient, codec: int8}, {job: chaos, role: aggregate, codec: int8}]\n"
 }
 
-// forwards returns the entries of paris's list of forwards.
+// forwards returns the apps' entries in paris's list of forwards.
 func (x *tensors) forwards() (text string) {
 	for i, entry := range x.entries {
 		text += fmt.Sprintf(", {listen: %q, target: %q}", entry, x.targets[i].Addr())
@@ -77,7 +77,7 @@ func dialFrom(ctx context.Context, to string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", to)
 }
 
-// run plays the apps, from new connections after each end, until each has done its part.
+// run plays the apps until each of them has done its part. An app whose connection ends opens another one.
 func (x *tensors) run(seed uint64) {
 	var apps sync.WaitGroup
 	server := &http.Server{Handler: http.HandlerFunc(serveWeights), Protocols: new(http.Protocols)}
@@ -101,7 +101,7 @@ func (x *tensors) run(seed uint64) {
 	apps.Wait()
 }
 
-// ended takes note of connections that have ended before their time.
+// ended notes that connections, which began at begun, have ended before their time.
 func (x *tensors) ended(begun time.Time, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -113,10 +113,10 @@ const (
 	each     = 20 // steps, or pulls, of a connection: a process codes nothing on one that it has taken over
 	pace     = 15 * time.Millisecond
 	elements = 16 << 10
-	patience = 2 * time.Minute // of the apps with a machine under load
+	patience = 2 * time.Minute // with a loaded machine, before an app gives up
 )
 
-// judge reports apps that have not done their part, and connections that ended for no reason.
+// judge reports apps that have not done their part, and connections that have ended for no reason.
 func (x *tensors) judge(r *row, disturbed []interval) {
 	x.mu.Lock() // a job that has not ended goes on
 	defer x.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// weights returns a message with the weights of a version: a few differ from the last one's. Every tenth version is of
-// another model.
+// weights returns a message with the weights of a version. They differ a little from those of the version before; every
+// tenth version is of another model.
 func weights(version int) []byte {
 	n := elements
 	if version%10 == 9 {
@@ -34,7 +34,7 @@ func framed(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)
 }
 
-// serveWeights answers a request, whose message is a field with the version.
+// serveWeights answers a request, whose message has the version in field 1, with the weights of that version.
 func serveWeights(w http.ResponseWriter, r *http.Request) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil || len(b) < 7 {
@@ -45,7 +45,8 @@ func serveWeights(w http.ResponseWriter, r *http.Request) {
 	w.Write(weights(int(version)))
 }
 
-// pull asks for all versions, one after the other. A connection that has had its part of them is reset.
+// pull asks for all versions, one after the other. After some of them (the constant each) it resets its connection and
+// opens another one.
 func (x *tensors) pull() {
 	for version, begun := 0, time.Now(); version < steps && time.Since(begun) < patience; {
 		connected := time.Now()
