@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,6 +97,7 @@ func TestCorruptBlockIsNotDelivered(t *testing.T) {
 	gather = frame.AppendRun(gather, 8, 0)
 	gather = frame.AppendRun(gather, 8, 1)
 	group := frame.Frame{Kind: frame.Gather, Body: gather}
+	larger := frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(nil, 12, 0)}
 	good, corrupt := coded(3, 0, "good"), coded(3, 77, "corrupt")
 	for name, frames := range map[string][]frame.Frame{
 		"alone":              {corrupt},
@@ -111,6 +113,7 @@ func TestCorruptBlockIsNotDelivered(t *testing.T) {
 		"with flips of too few elements":     {{Kind: frame.Block, Slot: 4, Body: append([]byte{frame.FormSummed}, make([]byte, 8)...)}},
 		"of a CRC-32 that is cut short":      {group, good, {Kind: frame.Block, Slot: 4, Body: []byte{frame.FormSummedShort, 1, 2}}},
 		"without a form":                     {{Kind: frame.Block, Slot: 3}},
+		"of other bytes than its gather has": {larger, good},
 	} {
 		env := pathtest.NewEnv(t)
 		wire := append(wireOf(declare(3, "lossless", 2), declare(4, "int8", 2), frame.Frame{Kind: frame.Bytes, Body: []byte("before")}), wireOf(frames...)...)
@@ -167,6 +170,55 @@ func TestShortFormIsDelivered(t *testing.T) {
 	}
 }
 
+// The memory of a block whose encoding may be shortened is reserved for the whole encoding too.
+func TestWholeEncodingIsReserved(t *testing.T) {
+	const n, body = 4096, 100
+	for text, whole := range map[string]bool{"lossless": false, "int8": true} {
+		env := pathtest.NewEnv(t)
+		r, _ := newReceiver(t, env, new(pathtest.Cut))
+		if err := r.declare(declare(3, text, n)); err != nil {
+			t.Fatal(err)
+		}
+		want := memory.Footprint(body) + memory.Footprint(4*n) + blockCost
+		if whole {
+			want += memory.Footprint(r.decode.slots[3].maxEncoded)
+		}
+		if err := r.reserve(frame.Block, 3, body); err != nil || r.memory.next.taken != want {
+			t.Errorf("%s: %d bytes are reserved, %v; want %d", text, r.memory.next.taken, err, want)
+		}
+		r.memory.give(r.memory.take())
+		pathtest.Whole(t, env)
+	}
+}
+
+// The memory of a Gather's blocks is reserved together: none of them then takes more.
+func TestGatheredBlocksAreReservedTogether(t *testing.T) {
+	const n, blocks = 1000, 3
+	env := pathtest.NewEnv(t)
+	r, _ := newReceiver(t, env, new(pathtest.Cut))
+	if err := errors.Join(r.declare(declare(3, "lossless", n)), r.memory.reserveGathered(slices.Repeat([]int{4 * n}, blocks))); err != nil {
+		t.Fatal(err)
+	}
+	taken := r.memory.next.taken
+	for range blocks {
+		if err := r.reserve(frame.Block, 3, 1+4*n); err != nil || taken == 0 || r.memory.next.taken != taken {
+			t.Errorf("%d bytes are reserved, and then %d, %v", taken, r.memory.next.taken, err)
+		}
+	}
+	r.memory.give(r.memory.take())
+	pathtest.Whole(t, env)
+}
+
+// A stream that ends without a CloseWrite has not ended in order.
+func TestCutShort(t *testing.T) {
+	env := pathtest.NewEnv(t)
+	r, to := newReceiver(t, env, &pathtest.Cut{B: wireOf(frame.Frame{Kind: frame.Bytes, Body: []byte("half")}), Sizes: []int{1000}})
+	if err := r.Run(); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || string(to.got) != "half" {
+		t.Errorf("%q, %v", to.got, err)
+	}
+	pathtest.Whole(t, env)
+}
+
 // A Ref that names no value is a broken frame, wherever it stands; and so is one where no values are shared.
 func TestRefToNothing(t *testing.T) {
 	gather := frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(frame.AppendLiteral(nil, []byte("x")), 4, 0)}
@@ -174,16 +226,20 @@ func TestRefToNothing(t *testing.T) {
 		return frame.Frame{Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: id, Size: size}.Append(nil)}
 	}
 	for name, frames := range map[string][]frame.Frame{
-		"alone":                   {ref(0, 4)},
-		"in a gather":             {gather, ref(0, 4)},
-		"of no bytes":             {gather, ref(1, 0)},
-		"of more than was said":   {gather, ref(1, 5)},
-		"where none are shared":   {ref(1, 4)},
-		"gathered, none a shared": {gather, ref(1, 4)},
+		"alone":                 {ref(0, 4)},
+		"in a gather":           {gather, ref(0, 4)},
+		"of no bytes":           {gather, ref(1, 0)},
+		"of more than was said": {gather, ref(1, 5)},
+		"where none are shared": {ref(1, 4)},
+		"gathered, none shared": {gather, ref(1, 4)},
 	} {
 		env := pathtest.NewEnv(t)
 		f := pathtest.NewFeed(append(wireOf(frames...), wireOf(frame.Frame{Kind: frame.CloseWrite})...))
-		if r, to := newReceiver(t, env, f); !errors.Is(r.Run(), frame.ErrFrame) || len(to.got) > 0 {
+		r, to := newReceiver(t, env, f)
+		if !strings.Contains(name, "shared") {
+			r.conn.Values = oneValue{value: []byte("value")}
+		}
+		if !errors.Is(r.Run(), frame.ErrFrame) || len(to.got) > 0 {
 			t.Errorf("%s is no broken frame, or %q was delivered", name, to.got)
 		}
 		pathtest.Whole(t, env)
@@ -202,19 +258,65 @@ func (v oneValue) Await(frame.Tag, frame.ValueRef, <-chan struct{}) ([]byte, fun
 	return v.value, func() {}, nil
 }
 
-// A part whose value has other bytes than the sender named is delivered nowhere, alone or in a Gather.
+// lateValue is a peer's value cache whose value comes late.
+type lateValue struct {
+	oneValue
+	come <-chan time.Time // nil: it never comes
+}
+
+var errGone = errors.New("the connection waits no more")
+
+func (v lateValue) Await(_ frame.Tag, _ frame.ValueRef, gone <-chan struct{}) ([]byte, func(), error) {
+	select {
+	case <-v.come:
+		return v.value, func() {}, nil
+	case <-gone:
+		return nil, nil, errGone
+	}
+}
+
+// A value that is on its way is awaited and delivered before a reset of the far app, a rest or the end. Behind a broken
+// frame nothing is awaited.
+func TestEndsAwaitValues(t *testing.T) {
+	ref := frame.Frame{Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: 1, Size: 4}.Append(nil)}
+	for _, c := range []struct {
+		last  frame.Frame
+		comes bool
+		want  error
+	}{
+		{frame.Frame{Kind: frame.CloseWrite}, true, nil}, {frame.Frame{Kind: frame.Reset}, true, path.ErrAppReset}, {frame.Frame{Kind: frame.Rest}, true, path.ErrRest},
+		{frame.Frame{Kind: frame.Mask, Body: []byte("broken")}, false, errGone},
+	} {
+		env := pathtest.NewEnv(t)
+		r, to := newReceiver(t, env, &pathtest.Cut{B: wireOf(ref, c.last), Sizes: []int{1000}})
+		late := lateValue{oneValue: oneValue{value: []byte("late")}}
+		want := ""
+		if c.comes {
+			late.come, want = time.After(10*time.Millisecond), "late"
+		}
+		near, _ := pathtest.TCPPair(t)
+		r.conn.App, r.conn.Values, r.conn.Gone = app.Plain(near), late, make(chan struct{})
+		if err := r.Run(); !errors.Is(err, c.want) || string(to.got) != want {
+			t.Errorf("before a %v frame %q was delivered, %v; want %q, %v", c.last.Kind, to.got, err, want, c.want)
+		}
+		pathtest.Whole(t, env)
+	}
+}
+
+// A part whose value has other bytes than the sender named is delivered nowhere, alone or in a Gather, nor are parts of
+// fewer or more bytes than the Gather has.
 func TestPartsOfOtherBytesAreNotDelivered(t *testing.T) {
 	value := []byte("0123456789")
-	gather := frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(nil, 4, 0)}
+	gather := func(n int) frame.Frame { return frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(nil, n, 0)} }
 	for _, named := range []string{"3456", "3457"} {
 		parts := frame.Frame{Kind: frame.Parts, Body: frame.AppendParts(nil, []frame.Part{
 			{N: 4, Value: frame.ValueRef{Epoch: 1, ID: 1, Size: len(value)}, From: 3, Hash: frame.PartHash([]byte(named))}})}
-		for name, frames := range map[string][]frame.Frame{"alone": {parts}, "in a gather": {gather, parts}} {
+		for name, frames := range map[string][]frame.Frame{"alone": {parts}, "in a gather": {gather(4), parts}, "in a smaller one": {gather(3), parts}, "in a larger one": {gather(5), parts}} {
 			env := pathtest.NewEnv(t)
 			r, to := newReceiver(t, env, pathtest.NewFeed(append(wireOf(frames...), wireOf(frame.Frame{Kind: frame.CloseWrite})...)))
 			r.conn.Values = oneValue{value: value}
 			err := r.Run()
-			if right := named == "3456"; right && (err != nil || string(to.got) != named) || !right && (!errors.Is(err, frame.ErrFrame) || len(to.got) > 0) {
+			if right := named == "3456" && (name == "alone" || name == "in a gather"); right && (err != nil || string(to.got) != named) || !right && (!errors.Is(err, frame.ErrFrame) || len(to.got) > 0) {
 				t.Errorf("%s, named %s: delivered %q, %v", name, named, to.got, err)
 			}
 			pathtest.Whole(t, env)

@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 )
 
-// An app that takes bytes during one long write is not stuck, however slow it is; one that takes none is.
+// An app that takes bytes during one long write is not stuck, however slow it is, nor is one whose writes end, or that
+// is offered nothing; one that takes nothing is.
 func TestSlowAppIsNotStuck(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,6 +30,9 @@ func TestSlowAppIsNotStuck(t *testing.T) {
 	}
 	c := &path.Conn{Env: pathtest.NewEnv(t), App: app.Plain(near.(*net.TCPConn)), Peer: "far", Log: pathtest.Log(t)}
 	r := New(c, nil)
+	if r.Stuck() || r.Stuck() {
+		t.Error("an app is stuck that is offered nothing")
+	}
 	const size, piece = 64 << 20, 4 << 20 // of pieces each makes room, whatever the kernel's buffers
 	ended := make(chan struct{})
 	go func() {
@@ -44,6 +48,11 @@ func TestSlowAppIsNotStuck(t *testing.T) {
 		}
 	}
 	for range 3 {
+		await(true)
+		r.deliver.writes.Add(2) // as if that write had ended and the next had begun
+		if r.Stuck() {
+			t.Error("an app is stuck though a write has ended")
+		}
 		await(true)
 		if _, err := io.CopyN(io.Discard, far, piece); err != nil {
 			t.Fatal(err)
