@@ -6,45 +6,47 @@ import (
 )
 
 const (
-	// settling is how many values of each connection do not count after the first that a candidate has coded.
+	// settling is the number of values of each connection that do not count, from the first one on that the candidate
+	// has coded.
 	settling = 8
-	// patience is how many values of a connection a candidate may take to be used at all; then they count as they
-	// travel.
+	// patience is the number of values of a connection after which a candidate need not have been used for values to
+	// count: then they count as they travel, coded by another codec.
 	patience = 24
-	// still is how many times as large a residual may become, to have settled; larger the same of the encodings, of
-	// which a residual that grows has more and more.
+	// still and larger are factors. A residual grows if it has become more than still times as large, and with it the
+	// encodings more than larger times as large; else it has settled.
 	still  = 1.25
 	larger = 1.02
-	// counted is how many values of each connection a window counts at least before another tensor may have its turn.
+	// counted is the minimum of values of each connection that a window counts before another tensor may have its turn.
 	counted = 24
-	// windowValues is how many values of each connection a window has before another tensor may have its turn, where
-	// residuals wait for the next window of the piece.
+	// windowValues is the number of values of each connection in a window before another tensor may have its turn, if
+	// the residuals wait for the piece's next window.
 	windowValues = 64
-	// waited is how many values of each connection do not count after the residual has waited.
+	// waited is the number of values of each connection that do not count after the residual has waited.
 	waited = 16
-	// tired is how many values a window takes at most to settle before another tensor may have its turn.
+	// tired is the number of values of each connection after which another tensor may have its turn though the residual
+	// has not settled.
 	tired = 2048
 )
 
-// An account has the measures of one candidate in one window. A residual grows for a while, by few values under int8
-// and by more than a hundred under a codec that drops nearly all elements, and while it grows the encodings are smaller
-// than they will be. So the measures are summed apart for the values 9 to 16 of each connection, 17 to 32 and so on,
-// and the values count from the first such period whose residual is hardly larger than that of the measured period
-// before.
+// An account has the measures of one candidate in one window, or in several windows of a piece whose residual waits. A
+// residual grows for a while: for few values under int8, and for more than a hundred under a codec that drops nearly
+// all elements. While it grows the encodings are smaller than they will be. So there is a sum of its own for the values
+// 9 to 16 of each connection, for 17 to 32, and so on. The values count from the first such period on after which the
+// residual no longer grows (see from).
 type account struct {
 	values  int      // that were coded
 	used    bool     // the candidate has coded one
-	unused  period   // values that count though the candidate was not used
+	unused  period   // values that count though the candidate was not used (patience)
 	periods []period // period i: values settling<<i + 1 to settling<<(i+1) of each connection
 }
 
-// A period is the sum of some values.
+// A period is the sum of the measures of some values.
 type period struct {
 	Measure
 	values int
 }
 
-// grown reports whether the residual has grown since an earlier period, and encodings with it.
+// grown reports whether the residual has grown since an earlier period, and the encodings with it.
 func (p *period) grown(since *period) bool {
 	return p.residual() > still*since.residual() && float64(p.Wire)*float64(since.Raw) > larger*float64(since.Wire)*float64(p.Raw)
 }
@@ -57,11 +59,11 @@ func (p *period) add(m *Measure) {
 // A count is how far one connection has come under one candidate.
 type count struct {
 	values int32 // that were coded
-	used   int32 // since the first that the candidate has coded; 0: none
-	passes int32 // values that come next and do not count
+	used   int32 // values from the first one on that the candidate has coded; 0: it has coded none
+	passes int32 // how many of the next values do not count
 }
 
-// add takes the measure of the next value of a connection, which has come as far as c says.
+// add takes the measure of the next value of a connection, whose count is c.
 func (a *account) add(m *Measure, c *count) {
 	a.values++
 	c.values++
@@ -89,8 +91,9 @@ func (a *account) add(m *Measure, c *count) {
 	a.periods[i].add(m)
 }
 
-// from returns the first period that counts: by no later period has the residual grown. Two periods may be alike by
-// chance, so a later one may show that the residual was still growing. false: it grows, as far as is known.
+// from returns the first period that counts: the residual has not grown from it to any later period. All later periods
+// are asked, since two periods may be alike by chance while the residual still grows. settled is false if the residual
+// still grows as far as the account shows; then period is the last one.
 func (a *account) from() (period int, settled bool) {
 	last, loses := len(a.periods)-1, a.loses()
 	for i := range a.periods {
@@ -113,13 +116,14 @@ func (a *account) from() (period int, settled bool) {
 	return max(0, last), false
 }
 
-// loses reports whether the candidate was seen to lose something, or would have but for the guard. A lossless one is
-// never measured.
+// loses reports whether the candidate has lost something, or would have without the guard. A block of a lossless
+// candidate is never measured.
 func (a *account) loses() bool {
 	return slices.ContainsFunc(a.periods, func(p period) bool { return p.Measured > 0 || p.Behind > 0 })
 }
 
-// sum returns the sum of the values that count. While the residual grows they are the latest, and early.
+// sum returns the sum of the values that count. While the residual grows these are the values of the latest period, and
+// they are early.
 func (a *account) sum() (sum Measure) {
 	sum = a.unused.Measure
 	from, settled := a.from()
@@ -132,7 +136,7 @@ func (a *account) sum() (sum Measure) {
 	return sum
 }
 
-// enough reports whether enough values count for so many connections.
+// enough reports whether the values that count are enough for a window of so many connections (lines).
 func (a *account) enough(lines int) bool {
 	if a.values >= tired*lines {
 		return true

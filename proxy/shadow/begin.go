@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest/cputime"
 )
 
-// New returns a Shadow. The caller must Close it.
+// New returns a running Shadow. The caller must Close it.
 func New(c Config) (*Shadow, error) {
 	if c.Used == nil {
 		c.Used = cputime.Now
@@ -26,7 +26,7 @@ func New(c Config) (*Shadow, error) {
 	return s, nil
 }
 
-// Close ends the goroutine and the trials. Values that wait are dropped.
+// Close ends the goroutine and closes the Trials. Values that wait in the queue are dropped.
 func (s *Shadow) Close() {
 	close(s.ended)
 	<-s.done
@@ -34,5 +34,5 @@ func (s *Shadow) Close() {
 
 const (
 	maxQueued    = 256  // values
-	guessPerByte = 1e-9 // seconds of a core for one candidate, before any was measured
+	guessPerByte = 1e-9 // seconds of a core per byte and candidate, until a value was measured
 )

@@ -7,10 +7,11 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Current is the Shadow of the moment; nil: none. It is safe for concurrent use.
+// Current holds the present Shadow, or nil while there is none. It is safe for concurrent use.
 type Current = atomic.Pointer[Shadow]
 
-// A Conn looks at the bytes of one direction of a connection. It is used by one goroutine at a time.
+// A Conn shows the Current Shadow the bytes of one direction of a connection. It must be used by one goroutine at a
+// time.
 type Conn struct {
 	current *Current
 	peer    string
@@ -19,23 +20,23 @@ type Conn struct {
 	under   map[uint64]copying // by the tensor's key
 }
 
-// NewConn returns a Conn for a connection to a peer, which has the codecs of these names; nil: all.
+// NewConn returns a Conn for a connection to a peer. has names the codecs that the peer has; nil: it has all.
 func NewConn(s *Current, peer string, has []string) *Conn {
 	return &Conn{current: s, peer: peer, has: has}
 }
 
-// maxUnder bounds the values of a connection that are copied at a time.
+// maxUnder bounds the values of a connection that are copied at the same time.
 const maxUnder = 64
 
-// A copying is an item whose bytes are still to come, and the Shadow that is to have it: by the time they are there the
-// Current may be another.
+// A copying is an item some of whose bytes are still to come, with the Shadow that is to have the item. The Current may
+// be another Shadow by the time that the last byte is there.
 type copying struct {
 	*item
 	shadow *Shadow
 }
 
-// See looks at bytes of a tensor that the sender is about to send by f, in order. It copies bytes of the sample,
-// neither changes nor retains b, and never waits.
+// See looks at bytes of the tensor t that the sender is about to send by f. It must be called with a value's bytes in
+// order. It copies the bytes of the sample, neither changes nor retains b, and never waits.
 func (c *Conn) See(f policy.Flow, t *tensor.Tensor, b []byte) {
 	if t.Off == 0 {
 		c.begin(f, t)
@@ -109,8 +110,8 @@ func (c *Conn) forget(x copying) {
 	x.shadow.release(x.item, false)
 }
 
-// Close forgets the values that are under way, and says that no more bytes come for a while, or ever. Bytes that come
-// after all count as a new connection's.
+// Close forgets the values that are being copied. The caller says by it that no more bytes come for a while, or ever;
+// later bytes count as those of a new connection.
 func (c *Conn) Close() {
 	for _, x := range c.under {
 		c.forget(x)

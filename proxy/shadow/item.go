@@ -12,13 +12,13 @@ type item struct {
 	has    []string
 	tensor tensor.Tensor
 	flow   policy.Flow
-	off, n int    // the piece
-	data   []byte // of it, as far as it came
+	off, n int    // offset and length of the sampled piece in the tensor
+	data   []byte // the first bytes of the piece
 	pieces []Piece
 	next   int // where in the tensor the next bytes begin
 }
 
-// maxPieces bounds the pieces of a value: of a value in more pieces the rest has one length.
+// maxPieces bounds the Pieces of a value. If a value has more, the rest of it counts as one Piece.
 const maxPieces = 256
 
 // take copies the part of b that lies in the piece.
@@ -40,8 +40,8 @@ func (x *item) take(hold int, b []byte) {
 	x.pieces = append(x.pieces, Piece{n, hold})
 }
 
-// sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not
-// compared here. Pieces whose residuals Trials keep have keys of their own, and so has the whole of a tensor that also
+// sampled returns the tensor that candidates see: the piece alone. It is not part of a sum, since results of sums are
+// not compared here. Pieces whose residuals the Trials keep have keys of their own, and so has a whole tensor that also
 // has pieces.
 func (x *item) sampled() tensor.Tensor {
 	t := x.tensor

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// maxLanes bounds the connections of a window at a time. A Trial keeps some kilobytes for each.
+	// maxLanes bounds the connections of a window at the same time. A Trial keeps some kilobytes for each.
 	maxLanes = 32
-	// silent is how long no value of a connection may come until others take its place.
+	// silent is the time without a value after which another connection may take a connection's place.
 	silent = 30 * time.Second
 )
 
-// A span is the time in which a Conn looks at bytes: until its connection ends, or rests. It has ended once nobody
-// holds it: its Conn no more, and none of its values waits.
+// A span is the time in which a Conn looks at bytes, until its connection ends or rests. Its holders are the Conn and
+// the Conn's values that wait; it has ended once it has no holders.
 type span struct{ holders atomic.Int64 }
 
 func (s *span) ended() bool { return s.holders.Load() == 0 }
@@ -26,15 +26,16 @@ type lane struct {
 }
 
 // lanes are the connections of a window. A connection that has ended leaves its place and its counts to the next one
-// that comes: where connections come and go, the values that each of them begins with come again and again, and they
-// count. A connection that joins others begins to count anew. Where there are too many, one of which no value has come
-// for a while leaves its place as well.
+// that comes: in a job whose connections come and go, the first values of each connection come again and again, so they
+// must count. A connection that comes beside others begins its counts anew. If there are maxLanes, a connection without
+// a value for silent leaves its place as well.
 type lanes struct {
 	taken map[*span]*lane
-	left  [][]count // by connections that are no more; by candidate
+	left  [][]count // counts of connections that have left, each by candidate
 }
 
-// of returns the lane of a connection, whose lines by candidate are begun if it has none; nil: there are too many.
+// of returns the lane of a connection. If it has none yet, begin begins its lines, one for each candidate. of returns
+// nil if there are maxLanes.
 func (l *lanes) of(conn *span, now time.Time, begin func() []Line) *lane {
 	l.leave(func(s *span, _ *lane) bool { return s.ended() })
 	if lane := l.taken[conn]; lane != nil {
@@ -60,7 +61,7 @@ func (l *lanes) of(conn *span, now time.Time, begin func() []Line) *lane {
 	return n
 }
 
-// leave frees the places of some connections.
+// leave frees the places of the connections for which leaves reports true.
 func (l *lanes) leave(leaves func(*span, *lane) bool) {
 	for s, lane := range l.taken {
 		if leaves(s, lane) {
@@ -71,8 +72,8 @@ func (l *lanes) leave(leaves func(*span, *lane) bool) {
 	}
 }
 
-// rest closes all lines and keeps the counts, for the connections of the next window. Its first values do not count:
-// the residual that has waited is of other values.
+// rest closes all lines and keeps the counts for the connections of the next window. The first values of that window do
+// not count (waited), since the residual that has waited is one of other values.
 func (l *lanes) rest() {
 	l.leave(func(*span, *lane) bool { return true })
 	if len(l.left) > maxLanes {

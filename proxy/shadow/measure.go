@@ -2,19 +2,19 @@ package shadow
 
 import "time"
 
-// A Measure is the result of coding one value, or a sum of such.
+// A Measure is the result of coding one value, or the sum of the results for several values.
 type Measure struct {
-	Raw, Wire int64
-	Early     int64         // of Raw, bytes of values that came while the residual was still growing
-	Coding    time.Duration // of one core
-	Measured  int           // blocks whose sums are the next two
+	Raw, Wire int64         // bytes of the values, and of the frames that carry them
+	Early     int64         // how many bytes of Raw came while the residual was still growing
+	Coding    time.Duration // processor time of one core
+	Measured  int           // blocks over which Error and Residual are sums
 	Error     float64       // norm of a block's loss over the norm of the value that was encoded
 	Residual  float64       // norm of a block's residual over the norm of its value
 	Behind    int           // blocks that travelled exactly since receivers were too far behind
-	Exact     bool          // a block was coded by another codec than the candidate, as a new tensor's are
+	Exact     bool          // a block was coded by another codec than the candidate, as the blocks of a new tensor are
 }
 
-// residual returns the mean residual ratio.
+// residual returns the mean residual ratio of the measured blocks.
 func (m *Measure) residual() float64 { return m.Residual / float64(max(1, m.Measured)) }
 
 func (m *Measure) add(o *Measure) {
@@ -28,7 +28,7 @@ func (m *Measure) add(o *Measure) {
 	m.Behind += o.Behind
 }
 
-// settle adds the sum of a window, unless one of the two is early and the other is not: then the other alone remains.
+// settle adds o, the sum of a window. If one of m and o is early and the other is not, only the latter remains.
 func (m *Measure) settle(o *Measure) {
 	switch {
 	case o.Raw == 0, o.Early > 0 && m.Raw > m.Early:

@@ -2,10 +2,10 @@ package shadow
 
 import "time"
 
-// pause is how long no value may begin or end until the bytes of a group count as at rest.
+// pause is the time without the begin or end of a value after which the bytes of a group do not move.
 const pause = time.Second
 
-// moves notes that a value of a group begins, or that it is under way, and so many bytes that were not noted before.
+// moves notes that a value of n bytes begins or, with underWay and n = 0, that the value's last bytes have come.
 func (s *Shadow) moves(g group, n int, underWay bool) {
 	now := s.clock()
 	s.mu.Lock()

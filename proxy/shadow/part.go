@@ -1,21 +1,21 @@
 package shadow
 
-// A part has the facts of one piece of a tensor, of the whole tensor, or of all pieces where they are many. While the
-// Trials have memory its residuals wait from window to window, and so do its lanes' counts and its accounts: a residual
-// that takes hundreds of values to settle does so over several windows. Shadow.figures guards sums, accounts and coded;
-// only the goroutine changes them, and it alone uses the rest.
+// A part has the results for one piece of a tensor, for the whole tensor, or for all pieces of a tensor with many.
+// While the Trials have memory they keep the part's residuals from window to window, and the part keeps its accounts
+// and the counts of its lanes, so that a residual that takes hundreds of values to settle does so over several windows.
+// Shadow.figures guards sums, accounts and coded, which only the goroutine changes. The goroutine alone uses the rest.
 type part struct {
-	sums     []Measure // by candidate, of windows that were folded; nil: none was
-	accounts []account // by candidate, of the values since; nil: there are none
-	coded    []int     // by candidate, values in all
+	sums     []Measure // by candidate, up to the last fold; nil: there was no fold
+	accounts []account // by candidate, of the values since the last fold; nil: there are none
+	coded    []int     // by candidate, all values
 	lanes    lanes
 	values   int    // values in the present window
 	windows  int    // windows since the last fold
-	skipped  []bool // by candidate: it has no part in the present window
+	skipped  []bool // by candidate, whether it has no part in the present window
 }
 
-// begin begins a window. Where some candidates' residuals still grow, the others, of which enough is known, leave three
-// windows of four to them. Shadow.figures is held.
+// begin begins a window. If the residuals of some candidates still grow, the other candidates, of which enough is
+// known, leave three windows of four to them. Shadow.figures must be held.
 func (p *part) begin(candidates int) {
 	if p.accounts == nil {
 		p.accounts, p.windows = make([]account, candidates), 0
@@ -38,7 +38,7 @@ func (p *part) begin(candidates int) {
 	p.windows++
 }
 
-// fold adds the measurements since the last fold to the sums, and begins anew. Shadow.figures is held.
+// fold adds the accounts to the sums, and begins them anew. Shadow.figures must be held.
 func (p *part) fold() {
 	if p.accounts == nil {
 		return
@@ -53,7 +53,7 @@ func (p *part) fold() {
 	p.accounts, p.lanes.left = nil, nil
 }
 
-// sum returns the sum of a candidate.
+// sum returns a candidate's sum over all windows. Shadow.figures must be held.
 func (p *part) sum(candidate int) (sum Measure) {
 	if p.sums != nil {
 		sum = p.sums[candidate]
@@ -65,8 +65,8 @@ func (p *part) sum(candidate int) (sum Measure) {
 	return sum
 }
 
-// complete reports whether the window may end. Where residuals wait for the next window it is one of some values, and
-// else it must have counted enough by itself.
+// complete reports whether the window may end. If residuals wait for the next window it needs windowValues values of
+// each connection; else enough of its own values must count for each candidate.
 func (p *part) complete(waits bool) bool {
 	lines := max(1, len(p.lanes.taken))
 	if waits {

@@ -1,6 +1,7 @@
 package shadow
 
-// reserve takes room in the queue for a value, or counts that there was none.
+// reserve takes room in the queue for a value of n bytes. If there is none it counts the value as dropped and returns
+// false.
 func (s *Shadow) reserve(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -12,7 +13,7 @@ func (s *Shadow) reserve(n int) bool {
 	return true
 }
 
-// release gives the room of a value back. dropped: the queue was full.
+// release gives back the room of a value. dropped says that the queue was full.
 func (s *Shadow) release(x *item, dropped bool) {
 	x.span.holders.Add(-1)
 	s.mu.Lock()
@@ -23,7 +24,7 @@ func (s *Shadow) release(x *item, dropped bool) {
 	}
 }
 
-// put queues a whole value, or drops it.
+// put queues a value whose bytes have all come, or drops it if the queue is full.
 func (s *Shadow) put(x *item) {
 	select {
 	case s.queue <- x:

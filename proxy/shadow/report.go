@@ -10,11 +10,11 @@ type Result struct {
 	Early    int64   `json:"early_bytes"`           // of Raw, of values that came while the residual was still growing: later ones take more
 	Error    float64 `json:"relative_error"`        // mean norm of a block's loss over the norm of the value that was encoded
 	Residual float64 `json:"residual_ratio"`        // mean norm of a block's residual over the norm of its value
-	Behind   int     `json:"guarded_blocks"`        // that travelled exactly since receivers were too far behind
-	Coding   float64 `json:"coding_seconds_per_gb"` // of one core
+	Behind   int     `json:"guarded_blocks"`        // blocks that travelled exactly since receivers were too far behind
+	Coding   float64 `json:"coding_seconds_per_gb"` // processor time of one core
 }
 
-// resultOf writes sums of a candidate.
+// resultOf returns the Result of a candidate's sum.
 func resultOf(codec string, m *Measure) Result {
 	r := Result{Codec: codec, Raw: m.Raw, Wire: m.Wire, Early: m.Early, Behind: m.Behind}
 	if m.Measured > 0 {
@@ -26,7 +26,7 @@ func resultOf(codec string, m *Measure) Result {
 	return r
 }
 
-// A Name is an Identity whatever the peer.
+// A Name names a tensor as an Identity does, but for its peer.
 type Name struct {
 	Job, Protocol, Direction string
 	Key                      uint64
@@ -34,7 +34,7 @@ type Name struct {
 	Size                     int
 }
 
-// Results are a Shadow's results at one time.
+// Results has the results of a Shadow at one time.
 type Results struct {
 	Codecs []string
 	names  map[Name][]Measure
@@ -77,15 +77,17 @@ func addTo[K comparable](to map[K][]Measure, k K, i, n int, m *Measure) {
 	to[k][i].add(m)
 }
 
-// Of returns the results of one tensor by candidate; nil: it was not sampled, or not for long enough.
+// Of returns the results of one tensor, one for each of Codecs. It returns nil if the tensor was not sampled, or not
+// for long enough.
 func (r *Results) Of(n Name) []Result { return r.list(r.names[n]) }
 
-// OfGroup returns the results of all tensors of a job and role to a peer.
+// OfGroup returns the results of all tensors of a job and role to a peer together, one for each of Codecs.
 func (r *Results) OfGroup(peer, job string, role tensor.Role) []Result {
 	return r.list(r.groups[group{peer, job, role}])
 }
 
-// Moved returns the bytes of a job and role to a peer that candidates may code, and the time in which they moved.
+// Moved returns the bytes of a job and role that went to a peer and that candidates may code, and the time in which
+// they moved.
 func (r *Results) Moved(peer, job string, role tensor.Role) Moved {
 	return r.moved[group{peer, job, role}]
 }

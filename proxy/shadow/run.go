@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// run codes the values that come, and rests after each for so long that it takes its share of a core and no more.
+// run codes the values that come. After each value it sleeps for so long that it takes no more than its share of a
+// core.
 func (s *Shadow) run() {
 	defer close(s.done)
 	defer s.closeTrials()
-	runtime.LockOSThread() // whose processor time is measured
+	runtime.LockOSThread() // Used measures the processor time of this thread
 	defer runtime.UnlockOSThread()
 	tick := time.NewTicker(idle / 4)
 	defer tick.Stop()
@@ -65,7 +66,8 @@ func (s *Shadow) spent(x *item, took time.Duration) {
 	}
 }
 
-// code has every candidate code a value. false: none did, since the value is too late or one of too many connections.
+// code has the candidates code a value. It returns false if none did: the value came after its window, or over one of
+// too many connections.
 func (s *Shadow) code(x *item) bool {
 	w := x.window
 	s.mu.Lock()
@@ -97,7 +99,7 @@ func (s *Shadow) code(x *item) bool {
 		}
 		m, err := line.Send(t, x.data, x.pieces)
 		if err != nil {
-			continue // a defect of the codec, which the real path would log; nothing is known of the value
+			continue // the codec has a defect, which the real path would log; the value does not count
 		}
 		s.figures.Lock()
 		p.accounts[i].add(&m, &lane.counts[i])

@@ -5,23 +5,26 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Trial codes values by one candidate as a proxy would send them. It is used by one goroutine.
+// A Trial codes values with one candidate, as a proxy would send them. One goroutine uses it and its Lines.
 type Trial interface {
-	// Line begins the way of a sampled tensor's values over one connection to a peer, which has the codecs of these
-	// names; nil: all.
+	// Line returns a new Line for the values that one connection sends to a peer. has names the codecs that the peer
+	// has; nil: it has all.
 	Line(f policy.Flow, peer string, has []string) Line
-	// Short reports whether memory was too little at any time, so that residuals which should wait for later values of
-	// their tensor were lost.
+	// Short reports whether memory was short at any time, so that a residual that should have waited for later values
+	// of its tensor may be lost.
 	Short() bool
+	// Close ends the Trial and its Lines.
 	Close()
 }
 
 // A Line is one connection's part of a Trial.
 type Line interface {
-	// Send sends a value of t, whose segments have the Holds that pieces say.
+	// Send codes a value of t, whose bytes came in pieces, and returns its measure.
 	Send(t tensor.Tensor, value []byte, pieces []Piece) (Measure, error)
+	// Close ends the Line: no more values come.
 	Close()
 }
 
-// A Piece is the bytes of a value that its sender wrote without waiting for an answer, as its parser said.
+// A Piece is a run of a value's bytes. Hold is the bytes from its begin on that the app writes without waiting for an
+// answer, as the parser said ([tensor.Tensor].Hold).
 type Piece struct{ Len, Hold int }

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// tooMuch is how many times its share the windows may ask for, until some end early.
+	// tooMuch is a factor of the share. If the active windows ask for more than that, some end early.
 	tooMuch = 1.25
-	// maxKnown bounds the tensors that are remembered. Of a job with more the others are not sampled.
+	// maxKnown bounds the tensors that are remembered. The tensors beyond it are not sampled.
 	maxKnown = 1 << 12
-	// idle is how long no value of a window may come until it ends.
+	// idle is the time without a value after which a window ends.
 	idle = 30 * time.Second
-	// yields is how long a tensor waits that has had more windows than one which was refused.
+	// yields is how long a tensor waits in favour of a refused tensor that has had fewer windows.
 	yields = 10 * time.Second
 )
 
@@ -23,7 +23,8 @@ func (s *Shadow) cost(w *window) int64 {
 	return int64(len(s.config.Codecs)) * (3*4*int64(w.n/w.id.DType.Size()) + 64<<10)
 }
 
-// begins notes that a value of a tensor begins, and returns its window and piece if the value is of the sample.
+// begins notes that a value of a tensor begins. If the value belongs to the sample it returns the tensor's window and
+// the piece to copy; else w is nil.
 func (s *Shadow) begins(id *Identity) (w *window, off, n int) {
 	now := s.clock()
 	s.mu.Lock()
@@ -55,8 +56,8 @@ func (s *Shadow) begins(id *Identity) (w *window, off, n int) {
 	return nil, 0, 0
 }
 
-// activate begins a window if there is processor time and memory for it, and no tensor waits that has had fewer. s.mu
-// is held.
+// activate begins a window if there is processor time and memory for it, and no tensor waits that has had fewer
+// windows. s.mu must be held.
 func (s *Shadow) activate(w *window, now time.Time) bool {
 	waits := now.Sub(s.refused) < yields
 	if waits && w.windows > s.level {
@@ -80,21 +81,21 @@ func (s *Shadow) activate(w *window, now time.Time) bool {
 	return true
 }
 
-// fitsPiece is fits with the piece whose turn it is.
+// fitsPiece calls fits for the piece whose turn it is.
 func (s *Shadow) fitsPiece(w *window) bool {
 	off, n := piece(&w.id, w.windows)
 	return s.fits(w, off, n)
 }
 
-// fits has a window sample n bytes of its tensor from off on, and reports whether there is processor time and memory
-// for them. s.mu is held.
+// fits makes n bytes at off the piece of a window, and reports whether there is processor time and memory for them.
+// s.mu must be held.
 func (s *Shadow) fits(w *window, off, n int) bool {
 	w.off, w.n = off, n
 	w.demand = s.perByte * float64(n) / max(w.interval, 1e-3)
 	return s.demand+w.demand <= s.config.Share && s.reserved+s.cost(w) <= s.trialsMemory()
 }
 
-// retire ends a window, whose lines the goroutine closes later. s.mu is held.
+// retire ends a window. The goroutine closes its lines later. s.mu must be held.
 func (s *Shadow) retire(w *window) {
 	if !w.active {
 		return
@@ -109,9 +110,9 @@ func (s *Shadow) retire(w *window) {
 	s.ending = append(s.ending, w)
 }
 
-// sweep retires the windows that are at their end. A window ends if no value of its tensor comes any more. The window
-// current, which may be nil, also ends if the windows take too much time, or if it has counted enough and another
-// tensor or another piece waits. sweep returns the windows that have ended since its last call.
+// sweep retires windows, and returns the windows that have ended since its last call. A window ends if no value of its
+// tensor came for idle. The window current, which may be nil, also ends if the windows take too much time, or if it is
+// complete and another tensor or another piece waits.
 func (s *Shadow) sweep(current *window) (ended []*window) {
 	now := s.clock()
 	s.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// An Identity names a tensor that candidates may code. Weights are named by the tensor that predicts them, whatever
-// connection they go over.
+// An Identity names a tensor that candidates may code. The Key of weights is that of the tensor that predicts them, so
+// that they have one Identity on all connections.
 type Identity struct {
 	Peer  string
 	Flow  policy.Flow
@@ -19,8 +19,8 @@ type Identity struct {
 	Size  int
 }
 
-// IdentityOf returns the name of a tensor that goes to a peer; false: no candidate may code it, or it is sparse, whose
-// rows are not sampled.
+// IdentityOf returns the Identity of a tensor that goes to a peer. It returns false if no candidate may code the
+// tensor, or if the tensor is sparse, since rows are not sampled.
 func IdentityOf(peer string, f policy.Flow, t *tensor.Tensor) (Identity, bool) {
 	id := Identity{peer, f, t.Key, t.Role, t.DType, t.Size}
 	switch {
@@ -36,15 +36,16 @@ func IdentityOf(peer string, f policy.Flow, t *tensor.Tensor) (Identity, bool) {
 }
 
 const (
-	// pieceSize is how many bytes of a large tensor are sampled: as many elements as have a scale of their own under
-	// 3lc, and more than other codecs take as one.
+	// pieceSize is the size of the pieces of a large tensor, in bytes: as many float32 elements as share a scale under
+	// 3lc, which is more than other codecs take at once.
 	pieceSize = 256 << 10
-	// maxPieceSums bounds the pieces that are kept apart, and the pieces of a tensor that is sampled as a whole.
+	// maxPieceSums bounds the pieces of a tensor that have sums of their own, and the size, in pieces, of a tensor that
+	// may be sampled as a whole.
 	maxPieceSums = 16
 )
 
-// A window has the facts of one tensor, and while it is active its part in the sample. Shadow.mu guards all fields but
-// sums and the goroutine's.
+// A window has the results for one tensor and, while it is active, the tensor's part in the sample. Shadow.mu guards
+// the fields down to whole.
 type window struct {
 	id       Identity
 	off, n   int       // the piece that is sampled
@@ -52,16 +53,19 @@ type window struct {
 	interval float64   // seconds between values, smoothed; 0: not known
 	demand   float64   // share of a core, while it is active
 	active   bool
-	windows  int  // that it has had
-	whole    bool // this one has counted enough
+	windows  int  // windows of the tensor that were complete
+	whole    bool // the present window is complete
 
-	parts []part // by piece, where there are at most maxPieceSums, and then that of the whole tensor; else one of all pieces; guarded by Shadow.figures
-	at    int    // the present window's among them; the goroutine's
-	begun bool   // the window has had a value; the goroutine's
+	// parts has a part for each piece and, after maxPieceSums of them, one for the whole tensor. A tensor of more than
+	// maxPieceSums pieces has one part for all of them. Guarded by Shadow.figures.
+	parts []part
+	at    int  // index in parts of the present window's part; only the goroutine uses it
+	begun bool // the present window has had a value; only the goroutine uses it
 }
 
-// piece returns which bytes of a tensor are sampled in a window, by its number: the same for every connection. A large
-// tensor's windows go through all of its pieces, far apart at first, since parts of a tensor may differ.
+// piece returns the offset and the length of the bytes of a tensor that its window of that number samples, the same for
+// every connection. The windows of a large tensor go through all of its pieces; consecutive ones are far apart, since
+// parts of a tensor may differ.
 func piece(id *Identity, number int) (off, n int) {
 	pieces := (id.Size + pieceSize - 1) / pieceSize
 	stride := max(1, int(float64(pieces)*0.618)) // the golden section
@@ -79,10 +83,10 @@ func gcd(a, b int) int {
 	return a
 }
 
-// apart reports whether the pieces are few enough to be kept apart.
+// apart reports whether the pieces are few enough to have sums of their own.
 func (w *window) apart() bool { return w.id.Size <= maxPieceSums*pieceSize }
 
-// place returns where in parts n bytes at off belong.
+// place returns the index in parts of the part to which n bytes at off belong.
 func (w *window) place(off, n int) int {
 	switch {
 	case !w.apart():
@@ -93,8 +97,8 @@ func (w *window) place(off, n int) int {
 	return off / pieceSize
 }
 
-// begin begins a window of n bytes at off, whose values of earlier windows are with the part if residuals have waited
-// as well. Shadow.figures is held.
+// begin begins a window of n bytes at off. waited says whether the part's residuals have waited for it: then the values
+// of the part's earlier windows belong to it too. Shadow.figures must be held.
 func (w *window) begin(off, n, candidates int, waited bool) {
 	w.at, w.begun = w.place(off, n), true
 	for len(w.parts) <= w.at {
@@ -107,7 +111,8 @@ func (w *window) begin(off, n, candidates int, waited bool) {
 	p.begin(candidates)
 }
 
-// end ends a window. waits: the residuals wait for the next one of the piece. Shadow.figures is held.
+// end ends a window. waits says whether the residuals wait for the next window of the piece. Shadow.figures must be
+// held.
 func (w *window) end(waits bool) {
 	if !w.begun {
 		return
@@ -120,8 +125,8 @@ func (w *window) end(waits bool) {
 	}
 }
 
-// sum returns the sums of a candidate: of the whole tensor's windows, or of the pieces' windows where a piece has had
-// more values.
+// sum returns the sum of a candidate: that of the windows of the whole tensor or, if a piece has had more values than
+// these, that of the windows of all pieces.
 func (w *window) sum(candidate int) Measure {
 	if len(w.parts) > maxPieceSums {
 		whole := &w.parts[maxPieceSums]
@@ -133,9 +138,9 @@ func (w *window) sum(candidate int) Measure {
 	return w.sumOfPieces(candidate)
 }
 
-// sumOfPieces returns the sums of a candidate over all pieces. A long tensor has windows on some pieces more often than
-// on others, so Wire is computed as if all pieces had been sampled alike: each piece's ratio counts by the piece's
-// bytes.
+// sumOfPieces returns the sum of a candidate over all pieces. A long tensor may have had more windows on some pieces
+// than on others, so Wire is computed as if all pieces had been sampled alike: each piece's ratio has the weight of the
+// piece's bytes.
 func (w *window) sumOfPieces(candidate int) (sum Measure) {
 	var size, wire float64
 	for at := range w.parts[:min(len(w.parts), maxPieceSums)] {
@@ -154,5 +159,5 @@ func (w *window) sumOfPieces(candidate int) (sum Measure) {
 	return sum
 }
 
-// complete reports whether the window may end. waits: the residuals wait for the piece's next window.
+// complete reports whether the window may end. waits says whether the residuals wait for the next window of the piece.
 func (w *window) complete(waits bool) bool { return w.begun && w.parts[w.at].complete(waits) }
