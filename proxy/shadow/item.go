@@ -40,6 +40,9 @@ func (x *item) take(hold int, b []byte) {
 	x.pieces = append(x.pieces, Piece{n, hold})
 }
 
+// keyStep is 2^64 divided by the golden ratio. Its multiples are far apart, as the keys of pieces must be.
+const keyStep = 0x9e3779b97f4a7c15
+
 // sampled returns the tensor that candidates see: the piece alone. It is not part of a sum, since results of sums are
 // not compared here. Pieces whose residuals the Trials keep have keys of their own, and so has a whole tensor that also
 // has pieces.
@@ -50,7 +53,7 @@ func (x *item) sampled() tensor.Tensor {
 		if x.n > pieceSize {
 			place = 1
 		}
-		t.Key += place * 0x9e3779b97f4a7c15
+		t.Key += place * keyStep
 	}
 	t.Off, t.Size, t.Part, t.Whole = 0, x.n, 0, false
 	return t
