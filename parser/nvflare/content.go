@@ -12,7 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A subject is the facts of a stream that tell how its content is read. The first header tells them.
+// A subject has the facts of a stream that decide how its content is read. The header of the stream's first frame tells
+// them.
 type subject struct {
 	direction
 	what    string // channel and topic
@@ -20,7 +21,7 @@ type subject struct {
 	size    int
 }
 
-// Streams that are read, by channel and topic.
+// The streams that are read, by channel and topic.
 const (
 	tasks     = "return_only/server_command:get_task"
 	updates   = "server_command/submit_update"
@@ -29,8 +30,8 @@ const (
 	streaming = "aux_communication/ObjectStreamer.Request"
 )
 
-// hasFiles reports whether the stream has files: answers to a request for them, and requests in which NVFlare's
-// TensorServerStreamer and TensorClientStreamer send theirs unasked.
+// hasFiles reports whether the stream has files. An answer to a download request does, and so does a request by which
+// NVFlare's TensorServerStreamer or TensorClientStreamer sends arrays unasked.
 func (x *subject) hasFiles() bool { return x.what == downloads || x.what == streaming }
 
 // announces reports whether the stream announces arrays.
@@ -42,29 +43,29 @@ func (x *subject) announces() bool {
 type content struct {
 	subject *subject
 	off     int    // of the next byte in the stream
-	copied  []byte // of a section's head, an id or a text
+	copied  []byte // the bytes so far of a section's head, an id or a text
 	section section
 	left    int // bytes of the section still to come
 	main    msgscan.Scanner
 	item    npy.Item
-	itemAt  int  // where the file begins in the stream
-	found   bool // its arrays are known
+	itemAt  int  // offset in the stream at which the file begins
+	found   bool // the file's arrays are known
 
-	// The statements of the content so far.
+	// Facts that the content has told so far.
 	items     map[item]arrayName
 	class     byte   // of the current object
 	ordered   bool   // the DXO's data is an OrderedDict
-	entry     []byte // name of its current entry; nil: it has not come, or is used
+	entry     []byte // name of the OrderedDict's current entry; empty: it has not come, or is used
 	kind      string // of the DXO
-	processed bool   // by a filter
+	processed bool   // a filter has processed the arrays
 	refs      []reference
-	more      bool // references than refs holds
+	more      bool // the content has more references than refs
 }
 
-// An item names an array within an announcement. Each class of arrays counts its own from T0 on, and is downloaded by a
-// ref_id of its own.
+// An item names an array within an announcement. NVFlare counts the arrays of each class from T0 on, and each class has
+// a ref_id of its own.
 type item struct {
-	class byte // announcesNumPy or announcesTorch; 0: not told
+	class byte // announcesNumPy or announcesTorch; 0: the content does not tell
 	name  string
 }
 
@@ -93,26 +94,26 @@ const (
 	markerBytes = 102
 )
 
-// Types of texts that announce arrays.
+// Types of the texts that announce arrays.
 const (
 	announcesNumPy = 3
 	announcesTorch = 6
 )
 
-// classes are the types of arrays, by their names.
+// classes has the class of an array by the name of its type.
 var classes = map[string]byte{"numpy.ndarray": announcesNumPy, "torch.Tensor": announcesTorch}
 
-// Lengths, in bytes.
+// Lengths in bytes, and a number of entries.
 const (
-	sectionHead = 10
-	idLen       = 16
-	maxText     = 4 << 10 // of a text that is read
-	maxRefs     = 4       // entries
-	maxItemName = 16      // of a file
+	sectionHead = 10      // a section's marker, type and length
+	idLen       = 16      // a section's id
+	maxText     = 4 << 10 // maximum of a text that is read
+	maxRefs     = 4       // maximum of references in a stream
+	maxItemName = 16      // maximum of an item's name
 )
 
-// feed takes a prefix of b, the next bytes, and returns its length. known: the arrays of c.item, the file that begins
-// at c.itemAt, are known with it.
+// feed takes a prefix of b, the next bytes of the stream, and returns its length. known says that with these bytes the
+// arrays of c.item, the file that begins at c.itemAt, have become known.
 func (c *content) feed(b []byte) (n int, known bool) {
 	switch c.section {
 	case ofHead:
@@ -138,21 +139,21 @@ func (c *content) feed(b []byte) (n int, known bool) {
 	return n, known
 }
 
-// collect gathers bytes until n are held, and returns how many of b it took.
+// collect copies bytes of b until n bytes are copied, and returns how many of b it took.
 func (c *content) collect(b []byte, n int) int {
 	m := min(len(b), n-len(c.copied))
 	c.copied = append(c.copied, b[:m]...)
 	return m
 }
 
-// close ends a section that is whole.
+// close ends the section if all its bytes have come.
 func (c *content) close() {
 	if c.left == 0 && c.section != ofHead {
 		c.section, c.copied = ofHead, c.copied[:0]
 	}
 }
 
-// open begins a section, whose head has come, and which rest bytes of the stream follow.
+// open begins a section whose head has come. rest is the number of bytes of the stream after the head.
 func (c *content) open(rest int) {
 	x := c.subject
 	size := binary.BigEndian.Uint64(c.copied[2:])
@@ -194,7 +195,8 @@ func (c *content) text() {
 	c.copied = c.copied[:0]
 }
 
-// body takes bytes of a section's body, at least one, and returns their number. known is as feed has it.
+// body takes bytes of a section's body, at least one, and returns their number. known has the meaning that it has in
+// feed.
 func (c *content) body(b []byte) (n int, known bool) {
 	switch c.section {
 	case ofFile:
@@ -210,7 +212,7 @@ func (c *content) body(b []byte) (n int, known bool) {
 	return len(b), known
 }
 
-// file takes bytes of a file. It reports whether the file's arrays are known with them.
+// file takes bytes of a file, and reports whether the file's arrays have become known with them.
 func (c *content) file(b []byte) (known bool) {
 	if c.itemAt < 0 {
 		c.itemAt = c.off
@@ -223,7 +225,7 @@ func (c *content) file(b []byte) (known bool) {
 	return c.found
 }
 
-// spare goes on n bytes later. It reports false if the bytes before must be seen.
+// spare skips the next n bytes. If c must see some of these it skips nothing and returns false.
 func (c *content) spare(n int) bool {
 	switch {
 	case c.section == ofFile && c.found && n <= c.left:
@@ -238,7 +240,7 @@ func (c *content) spare(n int) bool {
 	return true
 }
 
-// end tells others the facts of the stream, which is whole.
+// end puts the facts of the stream, whose bytes have all come, where other streams find them.
 func (c *content) end() {
 	x := c.subject
 	f := x.conn.facts
@@ -261,8 +263,9 @@ func (c *content) end() {
 	}
 }
 
-// names returns the names of the arrays of a class that the DXO's data has, and nothing else of the message, such as
-// the control variates of SCAFFOLD in the DXO's meta. They are none if several references have the class.
+// names returns the names of the arrays of a class in the DXO's data. It leaves out an array that the message has
+// elsewhere, such as SCAFFOLD's control variates in the DXO's meta. If several references have the class it returns
+// nil, since a name could then stand for two arrays.
 func (c *content) names(class byte) map[string]arrayName {
 	same := 0
 	for _, ref := range c.refs {
@@ -315,7 +318,7 @@ func (c *content) Text(b []byte) {
 	}
 }
 
-// object takes a text of an object, which may be the class of an array, or its item.
+// object takes a text of an object. The text may be the class of an array, or the array's item.
 func (c *content) object(b []byte) {
 	m := &c.main
 	switch n := m.Depth(); {
@@ -333,7 +336,8 @@ func (c *content) object(b []byte) {
 	}
 }
 
-// refer notes that an item is the array of that name in the DXO's data; "": it is elsewhere in the message.
+// refer notes that the item b is the array of that name in the DXO's data. If name is empty the array is elsewhere in
+// the message.
 func (c *content) refer(b, name []byte) {
 	if c.items == nil {
 		c.items = map[item]arrayName{}
@@ -348,7 +352,7 @@ func (c *content) refer(b, name []byte) {
 	c.items[i] = n
 }
 
-// filtered notes that a filter has processed the arrays, if the current value says so.
+// filtered notes that a filter has processed the arrays, if the current value of the message says so.
 func (c *content) filtered() {
 	m := &c.main
 	if m.Depth() > 3 && string(m.Key(1)) == "DXO" && string(m.Key(2)) == "meta" && string(m.Key(3)) == "PROCESSED_ALGORITHM" {

@@ -13,15 +13,15 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Bounds: entries, of all peers together but for the names.
+// Bounds on the number of entries, of all peers together unless a comment says otherwise.
 const (
 	maxAnnouncements = 64
 	maxNames         = 1 << 12 // in an announcement
 	maxRequests      = 1 << 12
 )
 
-// facts holds the facts that connections have shown, on all jobs, by the peer's hash: of several peers the one that has
-// told most has its own forgotten.
+// facts holds the facts about all jobs that connections have shown. They are kept by the peer that told them: when
+// there are too many, the peer with the most facts loses its oldest.
 type facts struct {
 	mu            sync.Mutex
 	announcements lru.Shared[uint64, fact, *announcement] // by ref_id
@@ -34,27 +34,27 @@ type fact struct {
 	id    string
 }
 
-// An announcement says which arrays may be downloaded. It does not change once others know it.
+// An announcement says which arrays may be downloaded. It must not change once it is in facts.
 type announcement struct {
 	from  parser.Side
-	role  tensor.Role          // of floats, where the container lets elements change
-	names map[string]arrayName // of the arrays, by the names of files
+	role  tensor.Role          // of the floats, if their container lets elements change
+	names map[string]arrayName // names of the arrays, by the names of their files
 }
 
 // An arrayName is the name of an array.
 type arrayName struct {
 	hash      uint64
-	text      string // for people
-	statistic bool   // of a layer that normalizes: isStatistic
+	text      string // shortened, for people
+	statistic bool   // isStatistic of the name
 	elsewhere bool   // the message also has the array outside of the DXO's data
 }
 
-// statistics end the names of means and variances that layers keep of their input, in PyTorch and Keras, and of the
-// number of batches that PyTorch's have seen. They are no sums of gradients: a variance whose difference has lost
-// something may become negative. The number is an integer until a server has averaged it.
+// statistics has the ends of the names of a normalizing layer's statistics, in PyTorch and Keras: mean and variance of
+// its input and, in PyTorch, the number of batches. They are not sums of gradients. A variance whose difference has
+// lost something may become negative. The number of batches is an integer until a server has averaged it.
 var statistics = [][]byte{[]byte("running_mean"), []byte("running_var"), []byte("num_batches_tracked"), []byte("moving_mean"), []byte("moving_variance")}
 
-// isStatistic reports whether an array of that name is a statistic.
+// isStatistic reports whether an array of that name has statistics.
 func isStatistic(name []byte) bool {
 	return slices.ContainsFunc(statistics, func(end []byte) bool { return bytes.HasSuffix(bytes.TrimSuffix(name, []byte(":0")), end) })
 }
@@ -62,7 +62,7 @@ func isStatistic(name []byte) bool {
 // maxLabel bounds a text that is kept for people, in bytes.
 const maxLabel = 48
 
-// cellName returns the site of a cell, whose name is SITE, or SITE.JOB.
+// cellName returns the site of a cell, whose fully qualified name is SITE or SITE.JOB.
 func cellName(fqcn string) string {
 	site, _, _ := strings.Cut(fqcn, ".")
 	return npy.Short(site, maxLabel)
@@ -75,14 +75,14 @@ func (f *facts) announce(ref fact, a *announcement) {
 	f.announcements.Keep(ref.scope.Peer, ref, a, maxAnnouncements)
 }
 
-// request notes which ref_id a request asks for.
+// request notes that the request id asks for the announcement ref.
 func (f *facts) request(id, ref fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests.Keep(id.scope.Peer, id, ref, maxRequests)
 }
 
-// answered returns the announcement whose arrays the answer to a request has, or nil.
+// answered returns the announcement that a request asks for, or nil if it is not known.
 func (f *facts) answered(id fact) *announcement {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,5 +117,5 @@ func newConnection(f *facts, c parser.Conn) *connection {
 type direction struct {
 	conn   *connection
 	side   parser.Side
-	pieces bool // the sender may wait within a frame: long tensors are cut
+	pieces bool // the sender may wait for the receiver within a frame, so long tensors are cut
 }

@@ -12,13 +12,13 @@ import (
 // A service reads the calls of a gRPC connection.
 type service struct {
 	conn *connection
-	live []*grpc.Stream // of calls that are read, and may not be over
+	live []*grpc.Stream // streams of the calls that are read, some of which may be over
 }
 
-// maxCalls bounds the calls of a connection that are read at a time: a client makes one.
+// maxCalls bounds the calls of a connection that are read at the same time. A client makes one.
 const maxCalls = 2
 
-// streamPath is the one method, whose messages have a frame each.
+// streamPath is the path of NVFlare's one method. Each message of it has a frame.
 const streamPath = "/streamer.Streamer/Stream"
 
 // Speaks implements grpc.Service.
@@ -41,7 +41,7 @@ func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
 // A call is one call of the method.
 type call struct {
 	sides [2]messages
-	held  [2]atomic.Int64 // bytes that each side takes, as of its last bytes
+	held  [2]atomic.Int64 // bytes that each side held when it was last weighed
 }
 
 // Held implements http2.Sized.
@@ -52,9 +52,9 @@ type messages struct {
 	frames sfm
 	scan   protoscan.Scanner
 	broken bool // frames are no longer understood
-	arrays int  // frames with elements, before the current message
+	arrays int  // frames with elements before the current message
 	held   *atomic.Int64
-	weigh  int // pieces of frames so far
+	weigh  int // segments of frames so far
 }
 
 // Message implements grpc.Call.
@@ -93,13 +93,14 @@ func (m message) Next(b []byte, sure int) parser.Segment {
 	return seg
 }
 
-// weighEvery is after how many pieces of a frame its state is weighed, which takes a look at each stream.
+// weighEvery is the number of segments of frames after which a side's state is weighed again. To weigh it takes a look
+// at each stream.
 const weighEvery = 16
 
 // End implements grpc.Message.
 func (m message) End() (payload bool) { return m.frames.arrays > m.arrays }
 
-// A field is the choice of the field that has the frame.
+// A field chooses the field of a message that has the frame.
 type field struct{}
 
 // Field implements protoscan.Reader.

@@ -2,7 +2,7 @@ package nvflare
 
 import "github.com/gradproxy/gradproxy/parser/internal/msgscan"
 
-// A header is the map before a frame's payload, as far as it matters.
+// A header has the values that matter of the map before a frame's payload.
 type header struct {
 	origin, destination string
 	channel, topic      string // of the stream: sm__ch, sm__tp
@@ -10,10 +10,11 @@ type header struct {
 	encoding            string // sm__pe
 	stream              int64  // sm__id
 	offset, size        int64  // sm__os, sm__sz
-	keys                int    // of stream, offset and size, that are there
+	keys                int    // how many of stream, offset and size the map has
 }
 
-// parseHeader reads a header. false: it is no map, or its frame is no part of a stream that is read.
+// parseHeader reads a header. It returns false if b is not a map, or if the frame is not part of a stream that can be
+// read.
 func parseHeader(b []byte) (h header, ok bool) {
 	var s msgscan.Scanner
 	r := &headerReader{header: &h, scan: &s}
@@ -23,7 +24,7 @@ func parseHeader(b []byte) (h header, ok bool) {
 	return h, ok && h.encoding == "fobs" && !r.encrypted
 }
 
-// maxStream bounds the bytes of a stream that is read.
+// maxStream is the maximum length, in bytes, of a stream that is read.
 const maxStream = 1 << 40
 
 // A headerReader takes the values of a header.

@@ -14,8 +14,8 @@ var (
 	_ parser.Labeler = (*webSocket)(nil)
 )
 
-// label tells the array whose bytes next has returned last, its shape, and the two sites. Of an array that is cut it
-// tells the place of the piece.
+// label returns the name and the shape of the array whose tensor next has returned last, and the two sites. If the
+// tensor is a piece of the array, the name says where the piece begins.
 func (s *sfm) label() parser.Label {
 	x := s.last
 	if x == nil {

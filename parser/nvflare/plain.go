@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// A plain is one direction of a TCP connection: frames, one after the other.
+// A plain parses one direction of a plain TCP connection, in which one frame follows the other.
 type plain struct {
 	frames sfm
 	err    error
@@ -26,7 +26,7 @@ func (p *plain) Next(b []byte) (parser.Segment, error) {
 	return seg, nil
 }
 
-// broken returns the error of a stream whose frames are not, or no longer, understood.
+// broken returns the error of a stream whose frames s does not understand, or no longer.
 func broken(err error, s *sfm) error {
 	if !s.recognized() {
 		return fmt.Errorf("nvflare: from the %v: %w: %w", s.side, err, parser.ErrForeign)
@@ -34,7 +34,7 @@ func broken(err error, s *sfm) error {
 	return fmt.Errorf("nvflare: after %d frames from the %v: %w: the rest travels verbatim", s.frames, s.side, err)
 }
 
-// Messages implements parser.Counter: it counts frames, and the ones with elements.
+// Messages implements parser.Counter. It counts all frames, and the frames with elements.
 func (p *plain) Messages() (all, payloads int) { return p.frames.frames, p.frames.arrays }
 
 // Recognized implements parser.Counter.

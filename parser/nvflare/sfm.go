@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// prefixLen is the length of the bytes before a frame's header.
+// prefixLen is the number of bytes before a frame's header.
 const prefixLen = 16
 
 // Types of frames.
@@ -20,7 +20,7 @@ const (
 	typeLast  = 7 // PONG
 )
 
-// maxHello bounds the first frame of a side, in bytes.
+// maxHello is the maximum length, in bytes, of a side's first frame.
 const maxHello = 64 << 10
 
 // errFrame says that the bytes are no frame.
@@ -31,23 +31,23 @@ type sfm struct {
 	direction
 	streams streams
 
-	copied   []byte // of the prefix and the header
-	header   int    // length of the header
-	left     int    // bytes of the payload still to come
-	frames   int    // that have begun
-	greeted  int    // bytes of the first payload that are as they must be
-	arrays   int    // frames with elements
-	stream   *stream
-	part     part // the payload, as a part of its stream
-	elements bool // the frame has had elements
+	copied   []byte  // bytes of the prefix and the header, until the header has come
+	header   int     // length of the header
+	left     int     // bytes of the payload still to come
+	frames   int     // frames that have begun
+	greeted  int     // bytes of the first payload that agree with greeting
+	arrays   int     // frames with elements
+	stream   *stream // of the present frame; nil: nobody reads it
+	part     part    // the payload, as a part of its stream
+	elements bool    // the present frame has had elements
 
-	// The tensor that began last: its stream, where it begins there, and its bytes.
+	// The tensor that began last: its stream, its offset there, and its length.
 	last     *stream
 	at, size int
 }
 
-// next classifies a prefix of b. sure is how many bytes, from b's first on, the sender writes without waiting for an
-// answer.
+// next classifies a prefix of b. sure is the number of bytes, from the first of b on, that the sender writes without
+// waiting for an answer.
 func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
 	if s.left == 0 || len(s.copied) > 0 {
 		n, err := s.begin(b)
@@ -74,10 +74,10 @@ func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
 	return seg, nil
 }
 
-// greeting begins the payload of a first frame, after one byte, the size of a map.
+// greeting is what the payload of a side's first frame has after its first byte, which begins a map in MessagePack.
 const greeting = "\xadendpoint_name"
 
-// greet takes bytes of the first payload. It reports false if it is none.
+// greet takes bytes of a side's first payload, and reports whether they agree with greeting.
 func (s *sfm) greet(b []byte) bool {
 	for ; len(b) > 0 && s.greeted <= len(greeting); b = b[1:] {
 		if i := s.greeted; i == 0 && b[0]&0xf0 != 0x80 || i > 0 && b[0] != greeting[i-1] {
@@ -88,10 +88,10 @@ func (s *sfm) greet(b []byte) bool {
 	return true
 }
 
-// recognized reports whether the bytes are sure to be frames.
+// recognized reports whether the first payload had the whole greeting, so that the bytes are surely frames.
 func (s *sfm) recognized() bool { return s.greeted > len(greeting) }
 
-// inside reports whether a frame has come in part.
+// inside reports whether a frame has begun and not ended.
 func (s *sfm) inside() bool { return s.left > 0 || len(s.copied) > 0 }
 
 // end ends a frame.
@@ -102,7 +102,7 @@ func (s *sfm) end() {
 	s.stream, s.elements = nil, false
 }
 
-// begin takes bytes of a prefix and a header, and returns their number.
+// begin takes bytes of a frame's prefix and header from b, and returns their number.
 func (s *sfm) begin(b []byte) (n int, err error) {
 	for n < len(b) {
 		need := prefixLen
@@ -129,7 +129,7 @@ func (s *sfm) begin(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// prefix reads the bytes before a header.
+// prefix reads a frame's prefix.
 func (s *sfm) prefix() error {
 	length, kind := int(binary.BigEndian.Uint32(s.copied)), s.copied[6]
 	s.header = int(binary.BigEndian.Uint16(s.copied[4:]))
@@ -162,5 +162,5 @@ func (s *sfm) open() {
 	s.copied = s.copied[:0]
 }
 
-// Held returns about how many bytes are held.
+// Held returns about how many bytes s holds.
 func (s *sfm) Held() int { return int(unsafe.Sizeof(*s)) + cap(s.copied) + s.streams.held() }

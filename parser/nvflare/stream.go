@@ -12,10 +12,10 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// maxStreams bounds the streams of a direction whose frames are known.
+// maxStreams bounds the streams of a direction that are remembered.
 const maxStreams = 16
 
-// streams are the streams of one direction.
+// streams has the streams of one direction.
 type streams struct{ known lru.Cache[streamKey, *stream] }
 
 // A streamKey names a stream.
@@ -24,7 +24,7 @@ type streamKey struct {
 	number              int64
 }
 
-// of returns the stream of a frame in direction d, or nil if nobody reads it.
+// of returns the stream of a frame in direction d, or nil if the stream is not of a kind that is read.
 func (l *streams) of(d direction, h *header) *stream {
 	what := h.channel + "/" + h.topic
 	switch what {
@@ -58,32 +58,32 @@ func (l *streams) held() (n int) {
 type stream struct {
 	subject
 	origin, destination uint64
-	from, to            string        // the two cells, for people
-	announced           *announcement // that an answer answers
+	from, to            string        // the sites of the two cells, for people
+	announced           *announcement // the announcement whose arrays this answer has; nil: not known, or no answer
 
 	content content
-	fed     int      // bytes that content has been given, or has been spared since they are elements
-	skipped bool     // a frame has come whose bytes before were needed
-	ended   bool     // all bytes have come
-	regions []region // elements that have been found, in their order
-	gaps    []gap    // before fed, that have not come
+	fed     int      // offset up to which content has seen the bytes, or was spared them
+	skipped bool     // a frame has come before bytes that content had to see first
+	ended   bool     // content has ended
+	regions []region // the arrays that were found, in stream order
+	gaps    []gap    // bytes before fed that have not come
 }
 
-// A gap is bytes of a stream.
+// A gap is a run of bytes of a stream, by its offsets.
 type gap struct{ from, to int }
 
 // A region is the elements of one array in a stream.
 type region struct {
-	from, to int
+	from, to int // offsets in the stream
 	dtype    tensor.DType
 	kind     npy.Container
-	name     uint64
-	named    bool // this side has announced it
-	exact    bool // a difference of it must lose nothing
+	name     uint64 // hash of the array's name
+	named    bool   // this side has announced the array
+	exact    bool   // a difference of the array must lose nothing
 	label    parser.Label
 }
 
-// Bounds of a stream: entries.
+// Bounds on the number of a stream's entries.
 const (
 	maxRegions = 1 << 11
 	maxGaps    = 1 << 8
@@ -91,13 +91,13 @@ const (
 
 // A part is the payload of one frame.
 type part struct {
-	from, to int  // in the stream
-	at       int  // of the next byte
-	again    bool // it came before
-	region   int  // index of the first region that ends behind at
+	from, to int  // offsets in the stream
+	at       int  // offset of the next byte
+	again    bool // the bytes have come before, or may have
+	region   int  // index of the first region that ends after at
 }
 
-// begin begins a frame with n bytes at offset from.
+// begin begins a frame of n bytes at offset from.
 func (x *stream) begin(from, n int) part {
 	p := part{from: from, to: from + n, at: from}
 	switch {
@@ -110,7 +110,8 @@ func (x *stream) begin(from, n int) part {
 	return p
 }
 
-// spare has content go on at offset at, if the bytes up to there are elements, or others that nobody needs to see.
+// spare makes content go on at offset at, and notes the bytes up to there as a gap. If content must see some of these
+// it returns false.
 func (x *stream) spare(at int) bool {
 	if len(x.gaps) >= maxGaps || !x.content.spare(at-x.fed) {
 		return false
@@ -120,8 +121,8 @@ func (x *stream) spare(at int) bool {
 	return true
 }
 
-// fill reports whether bytes were a gap, and are none any more. It reports false as well where that would leave too
-// many gaps: the bytes then count as bytes that come again.
+// fill takes bytes out of the gaps, and reports whether they were in one. It also returns false if there would be too
+// many gaps after it; the bytes then count as bytes that come again.
 func (x *stream) fill(from, to int) bool {
 	i := slices.IndexFunc(x.gaps, func(g gap) bool { return g.from <= from && to <= g.to })
 	if i < 0 {
@@ -146,7 +147,7 @@ func (x *stream) end() {
 	if x.fed == x.size && !x.ended {
 		x.ended = true
 		x.content.end()
-		x.content = content{subject: &x.subject} // of an ended stream nothing is fed
+		x.content = content{subject: &x.subject} // nothing is fed any more, so the memory can go
 	}
 }
 
@@ -193,15 +194,16 @@ func (x *stream) next(p *part, b []byte, sure int) parser.Segment {
 	return seg
 }
 
-// minBytes is the length of the unread bytes of a frame that are worth being a tensor.
+// minBytes is the minimum length of a frame of which unread bytes are worth being tensors.
 const minBytes = 4 << 10
 
-// unread reports whether a frame came before the bytes that would tell its content.
+// unread reports whether a frame, of a stream with files, came before the bytes that would tell its content.
 func (x *stream) unread(p *part) bool {
 	return x.hasFiles() && x.fed < p.from && p.to-p.from >= minBytes
 }
 
-// bytes classifies a prefix of b as bytes that may come again, to others and in a frame that is understood.
+// bytes classifies a prefix of b as a tensor of bytes that may come again, to other receivers or in a frame that is
+// then understood.
 func (x *stream) bytes(p *part, b []byte, sure int) parser.Segment {
 	from := p.from + (p.at-p.from)/pieceLen*pieceLen
 	to := min(p.to, from+pieceLen)
@@ -221,7 +223,7 @@ func (x *stream) bytes(p *part, b []byte, sure int) parser.Segment {
 	return seg
 }
 
-// within returns where the whole elements of r begin and end that a frame has; they are none if to is not above from.
+// within returns the offsets at which the whole elements of r in a frame begin and end. There are none if to <= from.
 func (r *region) within(p *part) (from, to int) {
 	size := r.dtype.Size()
 	from, to = max(r.from, p.from), min(r.to, p.to)
@@ -230,15 +232,15 @@ func (r *region) within(p *part) (from, to int) {
 	return from, to
 }
 
-// pieceLen is the length of the pieces of a tensor, in bytes. With HTTP/2 a sender may have to wait for the receiver in
-// the midst of any frame; a block that is under way then travels as it is, even if the receiver has had it before, and
-// should be short.
+// pieceLen is the length, in bytes, of the tensors into which elements are cut if the sender may wait within a frame.
+// Over HTTP/2 a sender may have to wait for the receiver in the middle of any frame. A block that is under way then
+// travels as it is, even if the receiver has its value already, so blocks should be short.
 const pieceLen = 64 << 10
 
-// mayLose reports whether the elements may lose something, at their first time.
+// mayLose reports whether the elements may lose something when they come for the first time.
 func (r *region) mayLose() bool { return r.named && r.dtype.Float() && r.kind != npy.NoContainer }
 
-// whole reports whether the elements that a frame has are one tensor, even where a sender may wait within the frame.
+// whole reports whether the elements of r in a frame are one tensor even if the sender may wait within the frame.
 func (x *stream) whole(r *region, p *part) bool {
 	return r.mayLose() && !p.again && (r.kind == npy.Safetensors || x.announced.role == tensor.Gradient)
 }
@@ -250,7 +252,7 @@ func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
 	}
 	weights := r.named && x.announced.role == tensor.State
 	base, model := baseOf(0), uint64(0)
-	if x.side == parser.Client { // its bases are its own, and its weights answer the model that it was sent
+	if x.side == parser.Client { // a client has bases of its own, and its weights answer the model that it was sent
 		if base = baseOf(x.origin); weights {
 			model = baseOf(0)
 		}

@@ -12,24 +12,25 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// An upgrade is the request and the response with which a WebSocket (RFC 6455) begins.
+// An upgrade has the state that both directions share of the request and the response with which a WebSocket (RFC 6455)
+// begins.
 type upgrade struct {
 	mu    sync.Mutex
 	asked bool
 }
 
-// A webSocket is one direction of a WebSocket.
+// A webSocket parses one direction of a WebSocket.
 type webSocket struct {
 	frames  sfm
 	upgrade *upgrade
 	head    http1.Collector
-	open    bool // the head has come
-	copied  []byte
+	open    bool        // the head of the request or response has come
+	copied  []byte      // bytes so far of a WebSocket frame's header
 	left    int         // bytes of the payload still to come
 	mask    tensor.Mask // of the next bytes
 	masked  bool
-	whole   bool // the frame has all of the tensor that has begun in it last
-	data    bool // the payload is of a message, and not of control
+	whole   bool // the WebSocket frame has all bytes of the tensor that began last
+	data    bool // the WebSocket frame is part of a message, rather than a control frame
 	err     error
 }
 
@@ -55,7 +56,7 @@ func (w *webSocket) Next(b []byte) (seg parser.Segment, err error) {
 	return seg, nil
 }
 
-// begin takes bytes of the head.
+// begin takes bytes of the head of the request or response, and returns their number.
 func (w *webSocket) begin(b []byte) (int, error) {
 	n, whole, err := w.head.Next(b)
 	if err != nil {
@@ -78,7 +79,7 @@ func (w *webSocket) begin(b []byte) (int, error) {
 	return n, w.upgraded(whole)
 }
 
-// upgraded checks the head.
+// upgraded checks the whole head of the request or response.
 func (w *webSocket) upgraded(head []byte) error {
 	w.upgrade.mu.Lock()
 	defer w.upgrade.mu.Unlock()
@@ -147,7 +148,7 @@ func (w *webSocket) header(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// payload takes bytes of a payload.
+// payload classifies a prefix of b, the next bytes of a WebSocket frame's payload.
 func (w *webSocket) payload(b []byte) (seg parser.Segment, err error) {
 	seg.Len = len(b)
 	switch {
@@ -160,11 +161,11 @@ func (w *webSocket) payload(b []byte) (seg parser.Segment, err error) {
 	return seg, err
 }
 
-// maskedAtOnce is how many masked bytes are read at a time.
+// maskedAtOnce is the maximum of masked bytes that are read at a time.
 const maskedAtOnce = 8 << 10
 
-// unmask classifies a prefix of masked bytes. A tensor that goes beyond a frame of WebSocket is opaque, since the next
-// one has another mask.
+// unmask classifies a prefix of b, which is masked. A tensor that ends in a later WebSocket frame is opaque, since that
+// frame has another mask.
 func (w *webSocket) unmask(b []byte) (parser.Segment, error) {
 	var room [maskedAtOnce]byte
 	plain := room[:min(len(b), len(room))]
@@ -185,7 +186,7 @@ func (w *webSocket) unmask(b []byte) (parser.Segment, error) {
 	return seg, nil
 }
 
-// Messages implements parser.Counter: it counts frames, and the ones with elements.
+// Messages implements parser.Counter. It counts all SFM frames, and the ones with elements.
 func (w *webSocket) Messages() (all, payloads int) { return w.frames.frames, w.frames.arrays }
 
 // Recognized implements parser.Counter.
