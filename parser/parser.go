@@ -57,7 +57,7 @@ type Traits struct {
 // Conn identifies a connection. Both proxies see the same Client and Server: the opening carries them.
 type Conn struct {
 	Job            string         // the configured job that matches both ends, or ""
-	Peer           string         // through which site the connection goes; the other side's words count for connections through the same Peer (of Gloo's, see package gloo)
+	Peer           string         // the site through which the connection goes; facts that the other side tells count for connections through the same Peer only, but see package gloo
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's connections with these two addresses (ports left out)
 	Ranks          int            // at most, if configured; 0: unknown

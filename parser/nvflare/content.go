@@ -264,8 +264,8 @@ func (c *content) end() {
 }
 
 // names returns the names of the arrays of a class in the DXO's data. It leaves out an array that the message has
-// elsewhere, such as SCAFFOLD's control variates in the DXO's meta. If several references have the class it returns
-// nil, since a name could then stand for two arrays.
+// elsewhere, such as SCAFFOLD's control variates in the DXO's meta. If several references have the class, or may have
+// it (more), it returns nil, since a name could then stand for two arrays.
 func (c *content) names(class byte) map[string]arrayName {
 	same := 0
 	for _, ref := range c.refs {

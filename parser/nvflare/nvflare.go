@@ -16,9 +16,9 @@
 //
 // A message travels as a stream. The headers of its frames have the keys sm__id (the sender's number of the stream),
 // sm__os (offset), sm__sz (bytes of the whole stream), sm__ch and sm__tp (channel and topic) and sm__ri (the same in a
-// request and its answer). The frames of a stream may come out of order, and a frame that is not acknowledged within 5
-// s comes again. The content of a stream is a sequence of sections. A section has a marker (100 a value in MessagePack,
-// 101 a text, 102 bytes), a type, a length of 8 bytes and, unless the marker is 100, an id of 16 bytes.
+// request and its answer). The frames of a stream may come out of order, and a frame comes again after 5 seconds
+// without acknowledgement. The content of a stream is a sequence of sections. A section has a marker (100 a value in
+// MessagePack, 101 a text, 102 bytes), a type, a length of 8 bytes and, unless the marker is 100, an id of 16 bytes.
 //
 // Arrays are announced in the answer to server_command:get_task and in server_command/submit_update. Both name the kind
 // and the arrays of a DXO, with one ref_id for its NumPy arrays and one for its PyTorch tensors; where it has both, the
@@ -40,8 +40,8 @@
 //   - Floats are a [tensor.Gradient] if a client has announced them in submit_update with the kind WEIGHT_DIFF, which
 //     the server adds to its weights ([tensor.ByUpdate]). They are [tensor.State] if the kind is WEIGHTS. A frame that
 //     comes again is Exact: the receiver drops it, so it must not count for error feedback.
-//   - Arrays in ZIP files have CRC32 set, since their reader compares it. After a wrong CRC-32 a client would ask for its
-//     task again, without end.
+//   - Arrays in ZIP files have CRC32 set, since their reader compares it. After a wrong CRC-32 a client would ask for
+//     its task again, without end.
 //   - Everything else is Exact: other kinds, content that a filter has processed, files that were not announced, and
 //     arrays outside of the DXO's data, such as SCAFFOLD's control variates in its meta.
 //
