@@ -17,25 +17,26 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/wait"
 )
 
-// An Incoming is an opening that waits for its answer; *tunnel.Incoming is one.
+// An Incoming is an opening that waits for its answer. *tunnel.Incoming implements it.
 type Incoming = handover.Incoming
 
-// TakesPlace reports whether a peer's opening may begin to use descriptors, so that it needs one of Config.Places. The
-// others are bounded here: one at a time resumes a connection that is there, which has its place, and one at a time
-// asks for a peer's connections to rest.
+// TakesPlace reports whether a peer's opening may use descriptors, so that the caller must get one of Config.Places for
+// it. The Proxy bounds the other openings itself: at most one at a time resumes a connection, which has its place
+// already, and at most one at a time asks for a peer's connections to rest.
 func TakesPlace(opening []byte) bool {
 	return len(opening) == 0 || opening[0] != frame.OpeningResume && opening[0] != frame.OpeningRest
 }
 
-// Accept answers a peer's opening: it dials the server, at once, if the peer may have that dialled, and then carries
-// the connection. accept answers yes. The server sees one connection, or none: a dial that was refused is repeated, for
-// a while (Settings.RefusedRetry), and nothing once the peer has withdrawn. Accept may return before the connection has
-// ended; ended is called then.
+// Accept answers a peer's opening. If the peer may have the server dialled, Accept dials it at once, calls accept to
+// answer yes, and carries the connection. A server that refuses is dialled again for a while (Settings.RefusedRetry),
+// until the peer withdraws, so the server sees at most one connection. Accept may return before the connection has
+// ended. It calls ended once the connection has ended.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream, ended func()) {
 	p.carry(p.accept(peer, opened, in, accept), ended)
 }
 
-// accept is Accept up to the point where the connection is open; nil: it is none, or has ended.
+// accept does the part of Accept until the connection is open. It returns nil if there is no connection, or if the
+// connection has ended.
 func (p *Proxy) accept(peer string, opened []byte, in Incoming, accept func() Stream) *carried {
 	if len(opened) > 0 {
 		switch opened[0] {

@@ -10,9 +10,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// Adopt takes over a connection that another process has handed over, and returns at once. ended is called when the
-// connection has ended. The bytes of the app travel verbatim: no parser knows where in the stream it is. After an error
-// nothing has happened to f.
+// Adopt takes over a connection that another process has handed over, and returns at once. It calls ended once the
+// connection has ended. The app's bytes travel verbatim, since a parser would not know its place in the stream. If
+// Adopt returns an error it has not changed f.
 func (p *Proxy) Adopt(f Handed, ended func()) error {
 	conn, err := net.FileConn(f.File)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// A DialRule is one entry of a peer's allow-list: destinations that it may make this proxy dial. Its text is
-// "10.1.0.0/16:1024-65535", "10.1.0.7/32:29500" or "[2001:db8::]/32:1024-65535".
+// A DialRule is one entry of a peer's allow-list. It names destinations that the peer may have this proxy dial.
+// Examples of its text are "10.1.0.0/16:1024-65535", "10.1.0.7/32:29500" and "[2001:db8::]/32:1024-65535".
 type DialRule struct {
 	Network     netip.Prefix
 	First, Last uint16 // ports, both included
@@ -79,9 +79,9 @@ var apart = []netip.Prefix{
 // errDenied says that a peer asked for a destination that is not on its allow-list.
 var errDenied = errors.New("proxy: destination denied")
 
-// allowed checks an address that a peer asks this proxy to dial. Destinations that no rule names are denied; and some
-// are, whatever the rules say: no host is reached there, or one that a peer has no business with. own are the listeners
-// of this process, local the addresses of this host's interfaces.
+// allowed returns an error if this proxy must not dial an address for a peer. It denies destinations that no rule
+// names. Whatever the rules say, it denies destinations at which there is no host, or none with which a peer has any
+// business. own has the listeners of this process, and local returns the addresses of this host's interfaces.
 func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) error {
 	a = frame.Unmap(a)
 	switch ip := a.Addr(); {

@@ -7,9 +7,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path/send"
 )
 
-// A carried is a connection with its seat, from its opening to its end. Until either side has said something it sleeps:
-// it has no goroutine, and the state of both directions is made at the first byte. Jobs open more connections than they
-// use.
+// A carried is a connection with its seat, from its opening to its end. It sleeps until either side has sent something:
+// it has no goroutine, and the state of the two directions is made at the first byte. Jobs open more connections than
+// they use.
 type carried struct {
 	proxy *Proxy
 	conn  *path.Conn
@@ -18,12 +18,12 @@ type carried struct {
 	rests bool // it has no stream
 
 	newPassage func() *passage
-	leave      func() // the connections of its peer
-	ended      func() // gives back the rest; called last
+	leave      func() // takes the connection out of its peer's quota
+	ended      func() // gives back everything else; called last
 }
 
-// carry carries a connection; nil: it has ended already. It returns when the connection sleeps, or has ended. finished
-// is called once it has ended.
+// carry carries k, which is nil if the connection has ended already. It returns when the connection sleeps or has
+// ended. It calls finished once the connection has ended.
 func (p *Proxy) carry(k *carried, finished func()) {
 	if k == nil {
 		finished()
@@ -59,7 +59,7 @@ func (k *carried) run() {
 		c, rests = p.resumed(c, stream), false
 		p.live.GoesOn(k.seat, c)
 	}
-	if how != handedOver { // else the peer hears nothing of this process's end
+	if how != handedOver { // the peer must not hear of the end of a connection that goes on in another process
 		p.cache.Peer(c.Peer).Ended(c.Tag)
 	}
 	p.config.Metrics.endedAs(c.Peer, how)

@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path"
 )
 
-// beginAt is begin of the app behind conn.
+// beginAt calls begin for the app at the other end of conn.
 func (p *Proxy) beginAt(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, ended func()) *carried {
 	p.prepare(conn)
 	end, done := p.gate(conn, log)
@@ -30,8 +30,9 @@ func (p *Proxy) prepare(conn *net.TCPConn) {
 	}
 }
 
-// begin returns the connection between an app's end and a stream, with its seat; nil: it has ended. calls returns
-// the collectives that the app is seen to call; nil: nobody sees them. ended is called once the connection has ended.
+// begin returns the connection between an app's end and a stream, with its seat, or nil if the connection has ended.
+// calls returns the view of the collectives that the app calls, or nil if nobody sees them. ended is called once the
+// connection has ended.
 func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls, ended func()) *carried {
 	set, protocols := p.settings.Load(), p.config.Protocols
 	job := set.jobOf(o.Client.Addr(), o.Server.Addr())
@@ -53,8 +54,8 @@ func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logge
 	}}, o)
 }
 
-// resume returns a connection that another process has handed over, at rest, with its seat; nil: it has ended. ended is
-// called once the connection has ended.
+// resume returns a connection at rest that another process has handed over, with its seat, or nil if the connection has
+// ended. ended is called once the connection has ended.
 func (p *Proxy) resume(end *app.Conn, peer string, log *slog.Logger, o frame.Opening, own parser.Side, fin bool, ended func()) *carried {
 	job := p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr())
 	c := p.connOf(end, peer, job.Name, log, o, own)
@@ -84,7 +85,8 @@ func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o fram
 	return c
 }
 
-// sit gives a connection its seat and returns it; nil: it has ended, since no more are taken.
+// sit gives a connection its seat and returns k. If the Proxy takes no more connections it ends the connection and
+// returns nil.
 func (p *Proxy) sit(k *carried, o frame.Opening) *carried {
 	c := k.conn
 	k.leave = p.quotas.Enter(p.quotas.Of(c.Peer))
@@ -102,10 +104,10 @@ func (p *Proxy) sit(k *carried, o frame.Opening) *carried {
 	return k
 }
 
-// sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried;
-// 0: the kernel chooses. An app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the
-// kernel's memory for TCP is one for the whole host. So memory bounds the buffers of all connections together, and each
-// of the first few has an equal part of it.
+// sendBuffer returns the size, in bytes, of the kernel's send buffer towards an app while so many other connections are
+// carried; 0: the kernel chooses. If an app does not read, the kernel holds a whole buffer, 4 MiB by default, of the
+// memory for TCP that the whole host shares. So memory bounds the buffers of all connections together, and each of the
+// first few connections has an equal part of it.
 func sendBuffer(memory, connections int64) int {
 	const few, minimum, maximum = 64, 64 << 10, 4 << 20
 	n := memory / max(connections+1, few) / 2 // the kernel doubles it, for its own needs
@@ -115,7 +117,7 @@ func sendBuffer(memory, connections int64) int {
 	return int(max(n, minimum))
 }
 
-// calls returns the view of the collectives that the app behind conn calls, nil if nobody sees them.
+// calls returns the view of the collectives that the app at the other end of conn calls, or nil if nobody sees them.
 func (p *Proxy) calls(conn *app.Conn, o frame.Opening, own parser.Side) parser.Calls {
 	if p.config.Calls == nil {
 		return nil
@@ -127,7 +129,7 @@ func (p *Proxy) calls(conn *app.Conn, o frame.Opening, own parser.Side) parser.C
 	return p.config.Calls(conn, far)
 }
 
-// gate returns the app's end of a connection, behind poll gates if there are any left. done gives them back.
+// gate returns the app's end of a connection, behind poll gates if there are any left. done gives the gates back.
 func (p *Proxy) gate(conn *net.TCPConn, log *slog.Logger) (end *app.Conn, done func()) {
 	done = func() { p.gated.Add(-1) }
 	if p.gated.Add(1) <= int64(p.config.PollGates) {

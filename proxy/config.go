@@ -22,141 +22,140 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tensors"
 )
 
-// A Stream is a connection's in the tunnel: ordered bytes both ways that survive the loss of a carrier.
-// *tunnel.Stream is one; its methods are documented there.
+// A Stream is a connection's part of the tunnel: ordered bytes both ways that survive the loss of a carrier.
+// *tunnel.Stream implements it and documents its methods.
 type Stream = path.Stream
 
 // Config has the parts of a Proxy. Open, Codecs and Settings.Policy are needed.
 type Config struct {
-	// Open opens a stream to a peer; tunnel.Endpoint has it.
+	// Open opens a stream to a peer. tunnel.Endpoint has such a method.
 	Open func(ctx context.Context, peer string, opening []byte) (Stream, error)
-	// Await waits for a session with a peer; tunnel.Endpoint has it. nil: where Open says tunnel.ErrPeerDown, apps are
-	// reset at once.
+	// Await waits for a session with a peer. tunnel.Endpoint has such a method. nil: if Open returns
+	// tunnel.ErrPeerDown, the app is reset at once.
 	Await func(ctx context.Context, peer string) error
-	// Hold is how long a connection waits for a session with its peer; then its app is reset. 0: 30 s.
+	// Hold is how long a connection waits for a session with its peer before its app is reset. 0: 30 s.
 	Hold time.Duration
-	// DirectFirst has connections to a peer with which no session has come up yet wait a few seconds only
-	// (directAfter), and then go to their servers directly, from here and in the clear.
+	// DirectFirst limits the wait of connections to a peer with which no session has come up yet. After a few seconds
+	// (directAfter) they go to their servers directly, from this host and in the clear.
 	DirectFirst bool
-	// Codecs makes the codecs that peers declare, of their texts. Unknown texts are errors.
+	// Codecs makes the codec that a peer has declared from its text. An unknown text must be an error.
 	Codecs func(text string) (codecs.Codec, error)
-	// PeerCodecs lists the names of the codecs that a peer has, as its hello said; nil: all peers have all.
+	// PeerCodecs lists the names of the codecs that a peer has, as the peer's hello said. nil: all peers have all
+	// codecs.
 	PeerCodecs func(peer string) []string
-	Protocols  []parser.Protocol                                      // tried in this order; none: everything travels verbatim
-	Settings   Settings                                               // may be replaced while the Proxy runs
-	Control    func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
-	// AsClient sets the options of sockets that dial servers from their client's address and port, as a gateway does
-	// whose packets to clients pass it; nil: servers see this host. It is used only for clients in the peer's own
-	// networks.
+	// Protocols are the protocols that are tried, in this order. none: everything travels verbatim.
+	Protocols []parser.Protocol
+	// Settings are the first settings. Apply replaces them.
+	Settings Settings
+	// Control sets options of the sockets that dial servers, as net.Dialer's Control does. nil: none are set.
+	Control func(network, address string, c syscall.RawConn) error
+	// AsClient sets options of the sockets that dial servers from their client's address and port. It is for a gateway
+	// through which the packets to the clients pass, and is used only for clients in the peer's own networks. nil:
+	// servers see this host's address.
 	AsClient func(network, address string, c syscall.RawConn) error
-	Own      []netip.AddrPort // addresses of this process's listeners, which it never dials
-	// Calls returns the view of the collectives that an app of this host calls, for the parsers of one of its
-	// connections; nil: nobody sees them. The app's socket is the other end of conn, and sees it under conn's own
-	// address or under far. Calls may keep conn, which is closed when the connection ends, and must neither read nor
-	// write it. Calls is called once for a connection, when that begins, and must not block: slow work, such as finding
-	// the process, must happen later, while parser.Calls knows nothing. A nil field: nobody sees any calls.
+	// Own has the addresses of this process's listeners. The Proxy never dials them.
+	Own []netip.AddrPort
+	// Calls returns the view of the collectives that an app of this host calls, for the parsers of one of the app's
+	// connections, or nil if nobody sees the calls. The app's socket is the other end of conn, and sees it under conn's
+	// own address or under far. Calls may keep conn, which is closed when the connection ends, but must neither read
+	// nor write it. The Proxy calls Calls once for a connection, when the connection begins. Calls must not block: slow
+	// work, such as finding the process, must happen later, while parser.Calls knows nothing. nil: nobody sees any
+	// calls.
 	Calls func(conn syscall.Conn, far netip.AddrPort) parser.Calls
-	// Excerpt returns the part of this site's settings that is about a peer, for that peer; it must not be longer than
-	// MaxExcerpt. It must not tell of other peers. nil: no peer is told anything.
+	// Excerpt returns the part of this site's settings that is about a peer, for that peer. It must not be longer than
+	// MaxExcerpt, and must not tell of other peers. nil: no peer is told anything.
 	Excerpt func(peer string) []byte
-	// View returns how this site sees its traffic with a peer, for that peer; it must not be longer than MaxView. It
+	// View returns this site's view of its traffic with a peer, for that peer. It must not be longer than MaxView, and
 	// must not tell of other peers. nil: no peer is told anything.
 	View func(peer string) []byte
-	// Places bounds the descriptors of connections. A connection that Serve or Accept is given has one; one that
-	// bypasses the tunnel takes a second. nil: there are enough.
+	// Places bounds the descriptors of connections. A connection that Serve or Accept is given has one place already. A
+	// connection that bypasses the tunnel takes a second one. nil: there is no bound.
 	Places Places
-	Pipes  int // of two descriptors each, at most, for connections that bypass the tunnel; 0: 256
-	// PollGates bounds the connections that are read at less cost, and take PollGateDescriptors more each; 0: 1024.
+	// Pipes bounds the pipes, of two descriptors each, for connections that bypass the tunnel. 0: 256.
+	Pipes int
+	// PollGates bounds the connections that have poll gates: they are read at less cost, and take PollGateDescriptors
+	// more descriptors each. 0: 1024.
 	PollGates int
 
-	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take;
-	// then its app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
+	// Answer is how long an opening waits for the peer's answer before its app is reset. The time that dialling the
+	// server may take comes on top. It should be as long as connections outlive an outage, which is the tunnel's
+	// Resume. 0: 10 minutes.
 	Answer time.Duration
-	// Memory bounds the bytes that connections hold in each direction, from app to tunnel and from tunnel to app: bytes
-	// that were read, blocks as they are and encoded, and bytes that wait with them. When they are spent each
-	// connection may still hold 32 KiB in each direction, with which it gets on, if slowly: so 10,000 connections hold
-	// up to Memory and 313 MiB in each. Parsers may hold a quarter as much beside it; the connections whose parsers
-	// hold most travel verbatim when it is spent. Beside it are also the buffers of tunnels, Values, Residuals, and the
-	// memory of codecs for the blocks that Workers are at. 0: 256 MiB.
+	// Memory bounds the bytes that all connections hold in each direction, from app to tunnel and from tunnel to app:
+	// bytes that were read, blocks before and after their encoding, and bytes that wait with blocks. When Memory is
+	// spent, each connection may still hold 32 KiB in each direction and goes on slowly, so 10,000 connections hold up
+	// to Memory and 313 MiB in each direction. Memory does not include the parsers, which may hold a quarter as much;
+	// when that is spent, the connections whose parsers hold most travel verbatim. Neither does it include the buffers
+	// of tunnels, Values, Residuals, and the memory of codecs for the blocks that are being coded. 0: 256 MiB.
 	Memory int64
-	// Values bounds the bytes of values that are shared with each peer, each way, but for one that is just being read.
-	// Values of a lost value stream that apps have yet to read may take as much again. 0: 512 MiB, negative: none are
-	// shared.
-	Values    int64
-	Residuals int64 // bytes of the memory of tensors that may lose something; 0: 1 GiB
-	// ShadowMemory bounds the bytes that trials of Settings.Shadow take. 0: ShadowMemory.
+	// Values bounds the bytes of the values that are shared with one peer in one direction, except for a value that is
+	// just being read. Values of a lost value stream that apps have yet to read may take as much again. 0: 512 MiB.
+	// negative: no values are shared.
+	Values int64
+	// Residuals bounds the bytes of the memory of tensors that may lose something. 0: 1 GiB.
+	Residuals int64
+	// ShadowMemory bounds the bytes that the trials of Settings.Shadow take. 0: the constant ShadowMemory.
 	ShadowMemory int64
-	ShadowShare  float64      // of one core that trials take; from 1 on they never rest. 0: one part in a hundred of all cores
-	Workers      int          // cores that encode and decode; 0: all
-	Log          *slog.Logger // nil: silent. Lines that peers and jobs can trigger are bounded: see package logsample
-	Metrics      *Metrics     // nil: nothing is counted
+	// ShadowShare is the share of one core that the trials take; from 1 on they never rest. 0: a hundredth of all
+	// cores, at most one core.
+	ShadowShare float64
+	// Workers is the number of cores that encode and decode. 0: all.
+	Workers int
+	// Log takes the log. The number of lines that peers and jobs can trigger is bounded (package logsample). nil:
+	// silent.
+	Log *slog.Logger
+	// Metrics counts. nil: nothing is counted.
+	Metrics *Metrics
 }
 
-// ShadowMemory is Config.ShadowMemory where that is 0.
+// ShadowMemory is the bound, in bytes, that a Config.ShadowMemory of 0 stands for.
 const ShadowMemory = shadow.DefaultMemory
 
-// ParsersShare is the part of Config.Memory that the parsers of all connections may hold together beside it, one in so
-// many.
+// ParsersShare is a divisor: the parsers of all connections together may hold Config.Memory / ParsersShare bytes, which
+// Config.Memory does not include.
 const ParsersShare = 4
 
-// SpareMemory is how many bytes a connection may hold in each direction beside Config.Memory.
+// SpareMemory is the number of bytes that a connection may hold in each direction when Config.Memory is spent.
 const SpareMemory = memory.Spare
 
-// TableMemory returns the bytes that the table of tensors takes where Config.Residuals is so many.
+// TableMemory returns the bytes that the table of tensors takes if Config.Residuals is residuals.
 func TableMemory(residuals int64) int64 {
 	_, takes := tensors.Beside(residuals)
 	return takes
 }
 
-// ValuesTimes is how many times Config.Values the values that are shared with one peer may take: each way, and the ones
-// of a lost value stream.
+// ValuesTimes is a factor: the values that are shared with one peer may take ValuesTimes times Config.Values, for the
+// two directions and for a lost value stream.
 const ValuesTimes = 3
 
-// SharedValues is the name under which hellos list, among codecs, that a proxy has a value cache.
-const SharedValues = cache.Name
-
-// SharedParts is the same of one that takes parts of such values.
-const SharedParts = cache.Parts
-
-// ShortValues is the same of one that takes such values in their short form.
-const ShortValues = cache.Short
-
-// Models is the same of one that takes such values coded against values of another tensor.
-const Models = cache.Models
-
-// Short is the name under which hellos list, among codecs, that a proxy understands encodings without the codes of
-// zeros.
-const Short = coder.Short
-
-// Excerpts is the name under which hellos list, among codecs, that a proxy gives its peers excerpts of its settings,
-// and MaxExcerpt bounds the bytes of one.
+// Abilities of a proxy. A hello lists the names of its proxy's abilities among the names of its codecs.
 const (
-	Excerpts   = inquiry.Excerpts
+	SharedValues = cache.Name       // it has a value cache
+	SharedParts  = cache.Parts      // its value cache takes parts of values
+	ShortValues  = cache.Short      // its value cache takes values in their short form
+	Models       = cache.Models     // its value cache takes values that are coded against those of another tensor
+	Short        = coder.Short      // it decodes encodings without the codes of zeros
+	Checksums    = coder.Checksums  // it decodes lossy blocks that keep their CRC-32
+	Masks        = frame.Masks      // it masks elements again that a WebSocket's client has masked
+	Excerpts     = inquiry.Excerpts // it gives peers excerpts of its settings
+	Views        = inquiry.Views    // it gives peers views of its traffic with them
+)
+
+// Bounds on the answers to a peer's questions, in bytes.
+const (
 	MaxExcerpt = inquiry.MaxExcerpt
+	MaxView    = inquiry.MaxView
 )
 
-// Views is the name under which hellos list, among codecs, that a proxy gives its peers views of its traffic with them,
-// and MaxView bounds the bytes of one.
-const (
-	Views   = inquiry.Views
-	MaxView = inquiry.MaxView
-)
-
-// Checksums is the name under which hellos list, among codecs, that a proxy understands lossy blocks that keep their
-// CRC-32.
-const Checksums = coder.Checksums
-
-// Masks is the name under which hellos list, among codecs, that a proxy masks elements again that a WebSocket's client
-// has masked.
-const Masks = frame.Masks
-
-// PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
+// PollGateDescriptors is the number of descriptors that a connection with poll gates takes beside its own.
 const PollGateDescriptors = app.GateDescriptors
 
-// Places are given to connections, one each; intercept.Places has some. Enter waits, and reports false if ctx ends
-// first; after true the place is given back by Leave.
+// Places gives connections places, one each. intercept.Places implements it.
 type Places interface {
+	// Enter waits for a place, and reports whether it has got one before ctx ended. After true the caller must call
+	// Leave.
 	Enter(ctx context.Context) bool
+	// Leave gives a place back.
 	Leave()
 }
 

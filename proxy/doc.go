@@ -1,17 +1,18 @@
-// Package proxy carries the connections of apps to the proxies of peers, and theirs to the apps beside it. It accepts
-// connections, dials servers, drains and counts; a connection's bytes go through a row of stages, once:
+// Package proxy carries the connections of the apps beside it to its peers, and connections from its peers to the apps
+// beside it. It accepts connections, dials servers, drains and counts. A connection's bytes go through a row of stages,
+// once:
 //
 //	accept ─▶ send.read ─▶ classify ─▶ cut ─▶ choose ─▶ encode ─▶ emit ─▶ tunnel ═══ tunnel ─▶ receive.read ─▶ decode ─▶ deliver ─▶ app
 //	                                    └── opaque bytes: a Bytes frame, copied verbatim ─▶ └─────────────────────────────▶
 //
-// A stage hands the bytes on to the next one. Before that it may ask the stages after it: cut asks choose how a value
-// travels and how its blocks are laid out, and emit for their memory. It also asks the rooms below the stages, which
-// return to it: classify asks the parser, and so does deliver at the other proxy, where the parser only learns; choose
-// asks the policy, the residuals and the value cache; encode and decode ask the coder.
+// A stage hands the bytes on to the next one. Before that it may ask later stages: cut asks choose how a value travels
+// and how its blocks are laid out, and it asks emit for their memory. It may also call the packages below the stages:
+// classify calls the parser, and so does deliver at the other proxy, where the parser only learns; choose calls the
+// policy, the residuals and the value cache; encode and decode call the coder.
 //
-// Each direction has a sender (package path/send) beside the app that writes and a receiver (package path/receive)
-// beside the app that reads. Only the sender decides. Frames say how it has coded the bytes, and the receiver does the
-// reverse. A room may use the rooms below it:
+// Each direction has a sender (package path/send) beside the app that writes, and a receiver (package path/receive)
+// beside the app that reads. Only the sender decides. Frames say how the sender has coded the bytes, and the receiver
+// does the reverse. A package may use the packages below it in this list:
 //
 //	proxy          accept, serve, carry, dial, drain, metrics; connection.go puts the two directions together
 //	quota          the parts of processors and memory that each peer's connections and their parsers get
@@ -33,21 +34,22 @@
 //	policy         the rules that choose how a tensor travels
 //	tunnel         streams between sites, over carriers that may be lost
 //
-// A process that is about to be replaced brings its connections to rest and hands them over (package handover): a
-// connection has a seat there from its begin, and asks it, at rest, for the next stream.
+// A process that is about to be replaced brings its connections to rest and hands them over (package handover). Each
+// connection has a seat in that package from its begin. At rest it asks for its next stream by the seat.
 //
 // A connection to a server behind no peer bypasses the tunnel (bypass.go).
 //
 // The path promises:
 //
-//   - Every byte arrives once and in order. Bytes that no parser understands, and all blocks that a codec does not
-//     take, travel as they are.
-//   - Opaque bytes never wait, but for a tensor's block before them. A block waits for its own rest only, and for
-//     little that surely follows it: where its sender may be waiting for an answer, at most 20 ms, and until the next
-//     byte.
+//   - Every byte arrives once and in order. Bytes that no parser understands, and blocks that a codec does not take,
+//     travel as they are.
+//   - Opaque bytes never wait, except for a tensor's block before them. A block waits only for its own rest, and for a
+//     few bytes that surely follow it. If the app may be waiting for an answer, the wait ends after 5 ms without a
+//     byte, or with the first byte after 20 ms.
 //   - A frame that does not decode resets the connection: the app sees an error, never garbage. An app's FIN and RST
 //     arrive as FIN and RST; the end of the tunnel is a RST.
-//   - Memory is bounded: bytes that were read and blocks take theirs from a budget (package memory), and a connection
-//     that gets none goes on with few spare bytes: a sender lets bytes travel verbatim, a receiver handles one block at
-//     a time. Residuals and shared values have bounds of their own, Config.Residuals and Config.Values.
+//   - Memory is bounded. The bytes that were read, and the blocks, take their memory from a budget (package memory). A
+//     connection for which the budget has none goes on with a few spare bytes: its sender sends bytes verbatim, its
+//     receiver handles one block at a time. Residuals and shared values have bounds of their own, Config.Residuals and
+//     Config.Values.
 package proxy

@@ -30,7 +30,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
-// A Proxy carries connections of the apps beside it to its peers, and connections of theirs to the apps beside it.
+// A Proxy carries connections of the apps beside it to its peers, and connections from its peers to the apps beside it.
+// Its methods may be called concurrently.
 type Proxy struct {
 	config   Config // with its defaults; Settings are in settings
 	settings atomic.Pointer[Settings]
@@ -70,7 +71,7 @@ func (l *bypassLock) Unlock() { rank.Unlock(&l.mu, rank.Bypass) }
 // errEnding is why openings end when the proxy drains.
 var errEnding = errors.New("proxy: the proxy is about to end")
 
-// keepAlive finds a dead app host in a minute; the app's own wish cannot be seen from here.
+// keepAlive finds a dead host of an app within a minute. The proxy cannot see what the app itself has set.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
 // New returns a Proxy. The caller must Close it.
@@ -134,8 +135,8 @@ func (p *Proxy) cacheConfig() cache.Config {
 		}}
 }
 
-// Apply replaces the settings, for connections that come from now on; policy and candidates change for all. After an
-// error, which is that of a candidate's text, the old settings are in force.
+// Apply replaces the settings for connections that come from now on. Policy and candidates change for all connections.
+// Apply returns an error if the text of a candidate is wrong; then the old settings stay in force.
 func (p *Proxy) Apply(s Settings) error {
 	if err := p.trials.Try(s.Shadow); err != nil {
 		return err
@@ -154,28 +155,28 @@ func (p *Proxy) Connections() int { return p.live.Len() }
 // Idle reports whether no connection is carried, or being opened, or waits to be handed over.
 func (p *Proxy) Idle() bool { return p.live.Idle() }
 
-// HandOver is the name under which hellos list, among codecs, that a proxy's connections can rest while a process of
-// its peer is replaced.
+// HandOver is the ability of a proxy to let connections rest while a process of its peer is replaced.
 const HandOver = handover.Name
 
 // A HandingOver is the time in which all connections are at rest, so that another process can take them over.
 type HandingOver = handover.HandingOver
 
-// A Handed is a connection as another process takes it over, which Adopt does.
+// A Handed is a connection that another process has handed over. Adopt takes it over.
 type Handed = handover.Handed
 
-// HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx
-// ends, or if it cannot be done: a peer is of a version that knows no rest, or a connection bypasses the tunnel.
+// HandOver brings all connections to rest. It returns an error if they are not at rest when ctx ends, or if they cannot
+// rest because a peer's version does not know rest or a connection bypasses the tunnel. After an error everything goes
+// on as before.
 func (p *Proxy) HandOver(ctx context.Context) (*HandingOver, error) { return p.live.HandOver(ctx, 0) }
 
-// HandOverBy is HandOver that resets the connections which keep it waiting for longer than patience, and all of a peer
-// that does not answer.
+// HandOverBy is like HandOver, but it resets connections that do not come to rest within patience, and all connections
+// with a peer that does not answer.
 func (p *Proxy) HandOverBy(ctx context.Context, patience time.Duration) (*HandingOver, error) {
 	return p.live.HandOver(ctx, patience)
 }
 
-// Drain takes no new connections, ends openings that wait for an answer, and waits until the existing connections have
-// ended; it resets them when ctx is done.
+// Drain makes the Proxy take no new connections, ends openings that wait for an answer, and waits until the existing
+// connections have ended. When ctx is done it resets the connections that are left, and returns an error.
 func (p *Proxy) Drain(ctx context.Context) error {
 	idle := p.live.Drain()
 	p.noOpenings(errEnding)

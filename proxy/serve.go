@@ -17,11 +17,11 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// Serve carries one intercepted connection to the peer behind which server lies. It may return before the connection
-// has ended; ended is called then. Without a session with the peer it waits for one (Config.Hold). If the peer or the
-// server cannot be reached, c is reset: clients that start before their server rely on being refused, and an orderly
-// end would look like an answer. If the app leaves before the peer has answered, the peer is told. A connection to a
-// server that is behind no peer bypasses the tunnel, from here.
+// Serve carries an intercepted connection c to the peer behind which server lies. Serve may return before the
+// connection has ended. It calls ended once the connection has ended. If there is no session with the peer, Serve waits
+// for one (Config.Hold). If it cannot reach the peer or the server, it resets c: clients that start before their server
+// rely on being refused, and an orderly end would look like an answer. If the app leaves before the peer has answered,
+// Serve tells the peer. If server is behind no peer, the connection bypasses the tunnel.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort, ended func()) {
 	finished := func() {
 		app.Reset(c) // after an orderly end this does nothing

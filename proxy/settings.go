@@ -12,23 +12,26 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// Settings may change while the Proxy runs; connections that exist keep their peer and job.
+// Settings are the part of a Config that may change while the Proxy runs. Connections that exist keep their peer and
+// job.
 type Settings struct {
 	Peers  []Peer
 	Jobs   []Job
 	Policy policy.Policy
-	Shadow []string // candidates: codecs that are tried on a sample of the values that are sent, which travel by Policy; none: nothing is tried
+	// Shadow has the candidates: codecs that are tried on a sample of the values, while the values themselves travel as
+	// Policy says. none: nothing is tried.
+	Shadow []string
 
-	// RefusedRetry is how long a server that refuses connections is dialled again and again for a peer, until the peer
-	// is told of the refusal or withdraws. 0: 30 s. Negative: not at all.
+	// RefusedRetry is how long a server that refuses connections is dialled again for a peer, before the peer is told
+	// of the refusal. 0: 30 s. negative: the peer is told at once.
 	RefusedRetry time.Duration
 }
 
 // A Peer is the far end of a tunnel, and the networks behind it.
 type Peer struct {
 	Name     string
-	Networks []netip.Prefix // destinations that are reached through it
-	MayDial  []DialRule     // destinations that it may ask this proxy to dial; none: nothing
+	Networks []netip.Prefix // destinations that are reached through the peer
+	MayDial  []DialRule     // destinations that the peer may ask this proxy to dial; none: nothing
 }
 
 // A Job is a training job that the operator has described.
@@ -38,8 +41,8 @@ type Job struct {
 	Ranks    int            // at most; 0: unknown
 	Sums     parser.Sums    // which sums of its rings may lose something
 
-	// LossyAggregates lets sums that all replicas receive lose something, with feedback: replicas will differ, a
-	// little.
+	// LossyAggregates lets sums that all replicas receive lose something, with error feedback. The replicas will differ
+	// a little.
 	LossyAggregates bool
 }
 
@@ -110,8 +113,8 @@ func (s *Settings) behind(peer string, a netip.Addr) bool {
 	return owner != nil && owner.Name == peer
 }
 
-// mayPlay reports whether this host may dial the server of a connection as its client: the client is one of the peer,
-// and neither is this host, which would answer itself.
+// mayPlay reports whether this host may dial the server of a connection from its client's address: the client must be
+// in the peer's networks, and neither client nor server may be this host, which would answer itself.
 func (s *Settings) mayPlay(peer string, o *frame.Opening, local func() ([]net.Addr, error)) bool {
 	if !s.behind(peer, o.Client.Addr()) || o.Client.Addr().Is4() != o.Server.Addr().Is4() {
 		return false
@@ -136,8 +139,8 @@ func contains(networks []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// numbers gives the live connections of a job between two hosts the smallest free number each, so that after a
-// reconnect a connection has the number that it had: ports change, and are no part of a tensor's identity.
+// numbers gives each live connection of a job between two hosts the smallest free number, so that a connection has the
+// same number after a reconnect. Ports change then, so they are not part of a tensor's identity.
 type numbers struct {
 	mu    sync.Mutex
 	taken map[addrPair]map[int]struct{}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// After tidyMany openings, and once there were none for tidyAfter, the Go runtime gives back the memory that they have
-// left: the stacks and the garbage of connections that were opened side by side. By itself it needs two collections of
-// garbage for that, which come two minutes apart in a process that has nothing to do.
+// After tidyMany openings, once there was none for tidyAfter, the tidier has the Go runtime return memory to the
+// system: the stacks and the garbage of connections that were opened at the same time. By itself the runtime would do
+// so after two garbage collections, which are two minutes apart in an idle process.
 const (
 	tidyMany  = 256
 	tidyAfter = 5 * time.Second
 )
 
-// A tidier counts openings.
+// A tidier counts openings, and frees memory after many.
 type tidier struct {
 	free     func() // debug.FreeOSMemory
 	mu       sync.Mutex
