@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// NoMetrics is Metrics that counts nothing.
+// NoMetrics implements Metrics and counts nothing.
 type NoMetrics struct{}
 
 func (NoMetrics) Sent(string, string, string, tensor.Role, int, int) {}

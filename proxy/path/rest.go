@@ -10,8 +10,8 @@ import (
 // past is a read deadline that ends every wait.
 var past = time.Unix(1, 0)
 
-// Rest has the connection come to rest: the sender reads no more from the app, sends the bytes that it has read, and
-// then a Rest frame; the receiver goes on up to the peer's Rest frame. It may be called more than once.
+// Rest brings the connection to rest: the sender reads no more from the app, sends the bytes that it has read, and then
+// sends a Rest frame; the receiver goes on up to the peer's Rest frame. Rest may be called more than once.
 func (c *Conn) Rest() {
 	c.rest.Lock()
 	defer c.rest.Unlock()
@@ -22,9 +22,9 @@ func (c *Conn) Rest() {
 	}
 }
 
-// RestNext has the connection come to rest as Rest does, but once its receiver has delivered all that the peer sends,
-// up to the peer's Rest frame; false takes that back. Until then the sender goes on, so that an app that writes before
-// it reads does not hold the receiver up.
+// RestNext(true) brings the connection to rest as Rest does, but only after the receiver has delivered all bytes up to
+// the peer's Rest frame. Until then the sender goes on, so that an app that writes before it reads does not hold the
+// receiver up. RestNext(false) takes that back.
 func (c *Conn) RestNext(next bool) {
 	c.rest.Lock()
 	c.restsNext = next
@@ -35,7 +35,7 @@ func (c *Conn) RestNext(next bool) {
 	}
 }
 
-// Received notes that the receiver has delivered all that it will, and whether the peer rests.
+// Received notes that the receiver has delivered its last byte, and whether the peer's sender is at rest.
 func (c *Conn) Received(peerRests bool) {
 	c.rest.Lock()
 	c.received = true
@@ -63,12 +63,12 @@ func (c *Conn) SetReadDeadline(at time.Time) error {
 	return c.App.SetReadDeadline(at)
 }
 
-// A notifier is a Stream that tells when it has something to read; *tunnel.Stream is one.
+// A notifier is a Stream that calls f when it has something to read. *tunnel.Stream implements it.
 type notifier interface{ Notify(f func()) }
 
-// Sleep has awake called once, on a goroutine of its own, when either the app or the stream has bytes or an end, or
-// when the connection is to rest. Nobody may read from either until then. false: the connection cannot sleep, and awake
-// will not be called.
+// Sleep arranges that awake is called once, on a goroutine of its own, when the app or the stream has bytes or an end,
+// or when the connection is to rest. Nobody may read from the app or the stream until then. Sleep returns false if the
+// connection cannot sleep; then awake is not called.
 func (c *Conn) Sleep(in *app.Sleepers, awake func()) bool {
 	s, ok := c.Stream.(notifier)
 	if !ok {
@@ -83,8 +83,7 @@ func (c *Conn) Sleep(in *app.Sleepers, awake func()) bool {
 	return true
 }
 
-// Resumed returns the Conn with which a connection at rest goes on over another stream. c must not be used any more,
-// but for Rest.
+// Resumed returns the Conn by which a connection at rest goes on over the stream s. After it only c.Rest may be called.
 func (c *Conn) Resumed(s Stream) *Conn {
 	n := &Conn{Env: c.Env, App: c.App, Stream: s, Peer: c.Peer, PeerCodecs: c.PeerCodecs, Job: c.Job, From: c.From, To: c.To, Tag: c.Tag, Values: c.Values, Shadow: c.Shadow, Log: c.Log, Pace: c.Pace, Schedule: c.Schedule,
 		SendShare: c.SendShare, ReceiveShare: c.ReceiveShare, Gone: make(chan struct{})}
@@ -103,5 +102,5 @@ func (c *Conn) File() (*os.File, error) { return c.App.File() }
 // FINSent reports whether the app was told that the far app has ended its direction.
 func (c *Conn) FINSent() bool { return c.finSent.Load() }
 
-// KeepFIN notes, of a connection that another process has handed over, that the app was told so.
+// KeepFIN notes that another process, which has handed the connection over, has told the app so.
 func (c *Conn) KeepFIN() { c.finSent.Store(true) }

@@ -9,30 +9,30 @@ import (
 
 // A block is one block of a tensor, from its first byte until its frame has left.
 type block struct {
-	slot     *slot // nil: its value is one of the value cache
+	slot     *slot // nil: the value goes through the value cache
 	decl     frame.Declaration
-	plan     *plan  // of its value
-	text     string // of the codec
+	plan     *plan  // of the value that the block is part of
+	text     string // text of the codec
 	role     tensor.Role
 	record   *tensors.Record
-	off      int    // in its tensor, in bytes
-	index    int    // in its group
-	data     []byte // the elements; the first filled bytes have come; the end of pooled
+	off      int    // offset in the tensor, in bytes
+	index    int    // index in the group
+	data     []byte // the elements, at the end of pooled; the first filled bytes have come
 	pooled   []byte
 	filled   int
-	room     int         // bytes of buf
-	cost     int         // bytes of the budget, for data, buf and rows
-	mask     tensor.Mask // of the elements on the app's wire; data has them unmasked
-	variable bool        // its length differs from message to message
+	room     int         // length of buf that the frame may need
+	cost     int         // bytes taken from the budget, for data, buf and rows
+	mask     tensor.Mask // of the elements on the app's wire; data has them without it
+	variable bool        // the block's length differs from message to message
 
-	declare  []byte       // Declare frame that goes before, or nil
-	turn     coder.Ticket // of the slot
-	around   around       // nil: nothing is to be done before and after the encoding
-	residual []float32    // of the block, where it comes with the block instead of living in the slot
+	declare  []byte       // the Declare frame that goes before the block; nil: none
+	turn     coder.Ticket // the block's turn in its slot
+	around   around       // nil: there is nothing to do before and after the encoding
+	residual []float32    // external residual of the block; nil: it has none
 	sparsity float32      // of the next encoding; 0: the codec does not adapt
 	aside    [2][]byte    // pooled: memory of around
-	frame    []byte       // the Block frame, within buf; or a Ref's
-	wire     int          // bytes of the frames that have left for it, once they have
+	frame    []byte       // the Block frame, within buf, or a Ref or Parts frame
+	wire     int          // bytes of the frames that have left for the block
 	buf      []byte       // pooled
 }
 

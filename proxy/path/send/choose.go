@@ -22,7 +22,8 @@ type chooser struct {
 	lossy  bool // loss was used on this direction
 }
 
-// value plans how the next value of t travels, where at most limit bytes may wait together. false: verbatim.
+// value plans how the next value of t travels. At most limit bytes of the connection may wait together. It returns
+// false if the value travels verbatim.
 func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	env := c.conn.Env
 	record, fresh := env.Tensors.Of(tensors.Origin{Peer: c.conn.Peer, From: c.conn.From, To: c.conn.To}, c.flow, t)
@@ -55,8 +56,8 @@ func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	return true
 }
 
-// decide has the policy choose a codec, and looks up the past that a lossy one needs. It returns the policy that has
-// chosen.
+// decide asks the policy for a codec, and looks up the past that a lossy codec needs. It returns the policy that it has
+// asked.
 func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	env := c.conn.Env
 	_, rate := c.conn.Stream.Path()
@@ -96,8 +97,8 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	return chosen
 }
 
-// keepSum has a value that a CRC-32 covers lose nothing where the CRC-32 would not stay right: only blocks of dense
-// gradients are made to keep it.
+// keepSum makes a value that a CRC-32 covers lossless if the CRC-32 would not stay right. Only blocks of dense
+// gradients can lose something and keep their CRC-32.
 func (c *chooser) keepSum(p *plan) {
 	if !p.summed() {
 		return
@@ -113,7 +114,7 @@ func (c *chooser) keepSum(p *plan) {
 	p.choice = policy.Choice{Codec: c.conn.Env.Lossless, Why: why}
 }
 
-// shares reports whether the peer should hold the values of t: the next is predicted by the last, or is the same.
+// shares reports whether the peer should hold the values of t, since each predicts the next one or equals it.
 func (c *chooser) shares(t tensor.Tensor) bool {
 	return t.Base != 0 && t.Size >= policy.MinShared && c.conn.SharesValues()
 }
@@ -122,8 +123,8 @@ func (c *chooser) shares(t tensor.Tensor) bool {
 // come again.
 func (c *chooser) repeats(t tensor.Tensor) bool { return t.Repeats && c.conn.SharesParts() }
 
-// block returns the block of n bytes at off of a planned value, without memory for its elements; its cost is that of
-// the rest. nil: the codec takes no such block.
+// block returns the block of n bytes at off of a planned value. The block has no memory for its elements yet, and its
+// cost does not include that memory. block returns nil if the codec does not take such a block.
 func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 	b := c.emit.spare.block()
 	b.plan, b.text, b.role, b.record, b.off, b.mask, b.variable = p, p.text, p.t.Role, p.record, off, p.t.Mask.From(off), variable
@@ -162,7 +163,7 @@ func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 	return b
 }
 
-// group settles how each block of a whole group travels, and has them encoded.
+// group settles how each block of a whole group travels, and passes the group to encode.
 func (c *chooser) group(g *group) error {
 	for _, b := range g.blocks {
 		if b.slot == nil && c.share(b) {
@@ -180,8 +181,8 @@ func (c *chooser) group(g *group) error {
 	return c.encode.group(g)
 }
 
-// share has the peer hold the block's value and makes the frame that refers to it; false: the block must travel by
-// itself.
+// share puts the block's value into the peer's store, and makes the frame that refers to it. It returns false if the
+// block must travel by itself.
 func (c *chooser) share(b *block) bool {
 	c.emit.flush() // the stream of values may not take it at once
 	choice := &b.plan.choice
@@ -207,8 +208,8 @@ func (c *chooser) share(b *block) bool {
 	return true
 }
 
-// parts has the peer hold the bytes of a block that have come, and returns the parts of values that they are; no part
-// goes beyond one of cuts. nil: the bytes must travel by themselves.
+// parts puts the bytes of a block that have come into the peer's store, and returns the parts of values that they
+// consist of. No part goes beyond one of cuts. parts returns nil if the bytes must travel by themselves.
 func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 	p := b.plan
 	v := cache.Put{Decl: b.decl, Data: b.data[:b.filled], Choice: p.choice, Role: b.role, Short: !c.conn.Lacks(cache.Short), Observe: b.record, Own: p.t.Key, Answered: p.t.Answered, ID: p.t.ID,
@@ -221,10 +222,10 @@ func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 	return parts
 }
 
-// unfinished has the peer hold the bytes of a group's blocks that have come, though the blocks are not whole, and
-// returns their parts; nil for blocks that travel verbatim, and if all do. The parts leave in the order of the bytes,
-// and values are noted in the order of the blocks, so where blocks of the group interleave only the largest block
-// travels as parts: otherwise the two orders would differ.
+// unfinished puts the bytes that have come of a group's unfinished blocks into the peer's store, and returns their
+// parts. The parts of a block that travels verbatim are nil; if all blocks do, unfinished returns nil. Parts leave in
+// the order of the bytes, while values are noted in the order of the blocks. So if blocks of the group interleave, only
+// the largest one travels as parts: else the two orders would differ.
 func (c *chooser) unfinished(g *group) (parts [][]frame.Part) {
 	var cuts [][]int
 	chosen := g.apart(func(b *block) bool { return b.slot == nil && b.plan.parts() && b.filled >= policy.MinShared })
@@ -241,9 +242,9 @@ func (c *chooser) unfinished(g *group) (parts [][]frame.Part) {
 	return parts
 }
 
-// settle chooses how a block with its own frame travels: by its slot's codec; exactly; or exactly with its residual
-// added. It compares the block with the past of its tensor, just before it would lose something, unless the role needs
-// no content to support it.
+// settle chooses whether a block with its own frame travels by its slot's codec, exactly, or exactly with its residual
+// added. Just before the block would lose something, settle compares it with the past of its tensor, unless the role
+// needs no support by the content.
 func (c *chooser) settle(b *block) error {
 	if b.slot == nil {
 		if err := c.exact(b); err != nil {
@@ -289,8 +290,8 @@ func (c *chooser) settle(b *block) error {
 	return c.lose(b, isRows)
 }
 
-// lose has a block that has passed the checks lose something, unless it is due to travel exactly with its residual, or
-// nearly zero.
+// lose lets a block that has passed the checks lose something, unless the block is due to travel exactly with its
+// residual, or is nearly zero.
 func (c *chooser) lose(b *block, isRows bool) error {
 	p := b.plan
 	switch {
@@ -322,12 +323,12 @@ func (c *chooser) lose(b *block, isRows bool) error {
 	return nil
 }
 
-// maxZeros is a number of nearly zero blocks in a row: the last one takes the residual along, and the others are sent
-// without it. The residual would make a block large, but must not wait for a value that never comes.
+// maxZeros bounds the nearly zero blocks in a row that are sent without the residual. The last of maxZeros such blocks
+// takes the residual along: the residual makes a block large, but must not wait for a value that never comes.
 const maxZeros = 8
 
-// contribution samples a block that is a whole message with the app's input into a sum, where the sum's result is to
-// pass.
+// contribution returns a sample of a block that is a whole message with the app's input into a sum. It returns false if
+// the block is something else, or if the sum's result need not be compared.
 func (c *chooser) contribution(b *block) (x tensor.Contribution, ok bool) {
 	t := &b.plan.t
 	if t.Part == 0 || t.Whole || !t.Proof.NeedsContent() || len(b.data) != t.Size || c.past.job == nil || c.past.job.Doubted() {
@@ -336,15 +337,15 @@ func (c *chooser) contribution(b *block) (x tensor.Contribution, ok bool) {
 	return tensor.Contribute(t.DType, b.data)
 }
 
-// contribute notes a block that travels exactly, so that it is compared with the result.
+// contribute notes a block that travels exactly, so that the sum's result is compared with it.
 func (c *chooser) contribute(b *block) {
 	if x, ok := c.contribution(b); ok {
 		c.conn.Sums.Put(c.past.job, b.plan.t, &x)
 	}
 }
 
-// check compares a block with the past of its tensor, and returns why it must not lose anything. A sum that is no
-// gradient ends all loss in its job.
+// check compares a block with the past of its tensor, and returns the reason why the block must not lose anything, or
+// tensor.OK. A sum that is no gradient ends all loss in its job.
 func (c *chooser) check(b *block) (why tensor.Reason, first bool) {
 	v, first := b.plan.dense.Check(b.decl.Off, b.data, presumed(&b.plan.t), b.plan.t.Placed)
 	if v.Foreign() {
@@ -359,7 +360,7 @@ func (c *chooser) check(b *block) (why tensor.Reason, first bool) {
 // presumed reports whether the content of t is trusted at first.
 func presumed(t *tensor.Tensor) bool { return t.Role == tensor.Gradient && t.Proof == tensor.ByWire }
 
-// guarded reports whether the guard has a block travel exactly, since the receiver is too far behind.
+// guarded reports whether the guard makes a block travel exactly, since the receiver is too far behind.
 func (c *chooser) guarded(b *block) bool {
 	if !b.plan.dense.Guarded(b.decl.Off) {
 		return false
@@ -368,7 +369,7 @@ func (c *chooser) guarded(b *block) bool {
 	return true
 }
 
-// sayGuarded counts a block that the guard has travel exactly, and says so of its tensor's first.
+// sayGuarded counts a block that the guard makes travel exactly, and logs the first one of a tensor.
 func (c *chooser) sayGuarded(b *block) {
 	first := b.record.Guarded()
 	b.record.Refused(tensor.Guarded)

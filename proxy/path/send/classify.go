@@ -10,19 +10,19 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A classifier asks the parser of the app's bytes which of them are whose, and gives tensors and opaque bytes to the
-// cutter in stream order.
+// A classifier asks the parser which of the app's bytes belong to which tensor, and gives tensors and opaque bytes to
+// the cutter in stream order.
 type classifier struct {
 	*direction
 	parser parser.Parser
 	cut    *cutter
 	choose *chooser
-	seen   tensor.Tensor // that conn.Shadow is shown: a variable of its own would be allocated each time
-	ended  error         // why the parser gave up; nil: it has not
+	seen   tensor.Tensor // the tensor that conn.Shadow is shown; a local variable would be allocated each time
+	ended  error         // the error with which the parser gave up; nil: it has not
 }
 
-// take classifies bytes that were read into from, which may be nil, and hands them on. buf begins with frame.MaxHeader
-// bytes of room.
+// take classifies the bytes of buf and hands them on. buf begins with frame.MaxHeader bytes of room. from is the buffer
+// that was read into, or nil.
 func (c *classifier) take(buf []byte, from *memory.Buffer) error {
 	if len(buf) == frame.MaxHeader {
 		return nil
@@ -31,7 +31,7 @@ func (c *classifier) take(buf []byte, from *memory.Buffer) error {
 	return c.classified(buf, from, seg, err)
 }
 
-// classified is take, once the parser has been asked for the first time.
+// classified does the rest of take, once the parser has answered seg and err for the first bytes of buf.
 func (c *classifier) classified(buf []byte, from *memory.Buffer, seg parser.Segment, err error) error {
 	opaque := frame.MaxHeader // where the opaque bytes begin that have not been handed on
 	for at := frame.MaxHeader; ; {
@@ -61,8 +61,9 @@ func (c *classifier) classified(buf []byte, from *memory.Buffer, seg parser.Segm
 	return c.cut.opaque(buf[opaque-frame.MaxHeader:])
 }
 
-// direct takes bytes that were read to where a block wants its next ones. spare has room for them behind
-// frame.MaxHeader bytes: if they are others, that block may be gone once they are dealt with.
+// direct takes bytes that a direct read has put into the block that is likely to want them. spare has room for the
+// bytes behind frame.MaxHeader bytes: if they belong to something else they are moved there, since the block may be
+// gone by the time that they are handled.
 func (c *classifier) direct(b []byte, spare memory.Buffer) error {
 	seg, err := c.ask(b)
 	if err != nil || !c.cut.direct.isNext(seg.Tensor) {
@@ -82,7 +83,7 @@ func (c *classifier) direct(b []byte, spare memory.Buffer) error {
 	return c.take(others, nil)
 }
 
-// ask asks the parser; after its first error everything is opaque.
+// ask asks the parser about b. After the parser's first error all bytes are opaque.
 func (c *classifier) ask(b []byte) (parser.Segment, error) {
 	if c.ended != nil {
 		return parser.Segment{Len: len(b)}, nil
@@ -91,7 +92,7 @@ func (c *classifier) ask(b []byte) (parser.Segment, error) {
 	if err == nil {
 		m := seg.Tensor.Mask.From(seg.Tensor.Off)
 		if seg.Tensor.Size > 0 && m != (tensor.Mask{}) {
-			m.Apply(b[:seg.Len]) // they are masked again for the cutter, which may have them travel as they are
+			m.Apply(b[:seg.Len]) // the cutter gets them masked again, since they may travel as they are
 			defer m.Apply(b[:seg.Len])
 		}
 		c.conn.See(seg.Tensor, b[:seg.Len])
@@ -104,7 +105,7 @@ func (c *classifier) ask(b []byte) (parser.Segment, error) {
 	return seg, err
 }
 
-// gaveUp takes note of the parser's error. The error that it returns ends the connection.
+// gaveUp notes the parser's error. If it returns an error, the connection must end.
 func (c *classifier) gaveUp(err error) error {
 	c.ended = err
 	c.cut.direct = direct{}
@@ -121,7 +122,7 @@ func (c *classifier) gaveUp(err error) error {
 	return c.cut.fallBack(false) // the rest of a block that waits will never be told from other bytes
 }
 
-// forgets reports whether the parser's error takes the state of its tensors along, as a false verdict does.
+// forgets reports whether the tensors lose their state with the parser's error, as they do after a false verdict.
 func (c *classifier) forgets() bool {
 	return errors.Is(c.ended, parser.ErrForget) || errors.Is(c.ended, parser.ErrReset)
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A cutter cuts tensors into blocks at fixed offsets, and has blocks wait until they are whole. The bytes between the
-// bytes of a block that waits (headers, other tensors) wait with it, in a group that leaves at once. The cutter tells
-// tensors that interleave apart by their keys.
+// A cutter cuts tensors into blocks at fixed offsets, and keeps each block until it is whole. The bytes that stand
+// between the bytes of such a block (headers, other tensors) wait with it, in a group that leaves together. The cutter
+// tells interleaved tensors apart by their keys.
 type cutter struct {
 	*direction
 	choose *chooser
@@ -19,7 +19,7 @@ type cutter struct {
 	limit  int // bytes that may wait together
 }
 
-// opaque sends bytes that are no tensor's, at once unless they stand behind a block that waits. buf begins with
+// opaque sends bytes that belong to no tensor, at once unless they stand behind a block that waits. buf begins with
 // frame.MaxHeader bytes of room, which are overwritten.
 func (c *cutter) opaque(buf []byte) error {
 	b := buf[frame.MaxHeader:]
@@ -77,8 +77,8 @@ func (c *cutter) inPlace(t tensor.Tensor, n int) error {
 	return c.fill(x, nil, n)
 }
 
-// of returns the state of a tensor whose bytes are under way, or nil if they travel verbatim: the policy says so, or
-// its beginning was not seen.
+// of returns the state of the tensor to which a segment belongs. It returns nil if the tensor travels verbatim, since
+// the policy says so or its first bytes were not seen.
 func (c *cutter) of(t tensor.Tensor) (*tensorCut, error) {
 	if x := c.cuts[t.Key]; x != nil {
 		if x.continues(t) {
@@ -113,8 +113,8 @@ func (c *cutter) of(t tensor.Tensor) (*tensorCut, error) {
 	return x, nil
 }
 
-// start begins the block at x.off, or a run of the same length that travels verbatim: there is no memory, or the
-// codec does not take such a block. Its first bytes are in buf, behind frame.MaxHeader bytes of room.
+// start begins the block at x.off. If there is no memory, or if the codec does not take such a block, it begins a run
+// of the same length that travels verbatim. The first bytes are in buf, behind frame.MaxHeader bytes of room.
 func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) error {
 	n, timed := x.next(hold)
 	x.left = n
@@ -154,22 +154,21 @@ func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) 
 	return nil
 }
 
-// maxInterleaved bounds the bytes of a group: a tensor that already has a block in a larger one gets no other. Where
-// tensors interleave, each block begins before the last block of another tensor is whole, so without a limit their
-// group would end only when the app stops for an answer (HTTP/2's windows begin at 4 MiB or less), and then all of it
-// would travel verbatim.
+// maxInterleaved bounds the bytes of a group: if another block would exceed it, a tensor that already has a block in
+// the group gets no other one. When tensors interleave, each block begins before the last block of another tensor is
+// whole. So without a bound the group would end only when the app stops for an answer (HTTP/2's windows begin at 4 MiB
+// or less), and then all of it would travel verbatim.
 const maxInterleaved = 2 << 20
 
-// adoptable reports whether a block of n bytes, whose first ones are in buf behind frame.MaxHeader bytes of room, can
-// have as its memory the buffer that was read into: nothing else is in it, and the block is worth a buffer of that
-// size.
+// adoptable reports whether a block of n bytes, the first of which are in buf behind frame.MaxHeader bytes of room, can
+// take the buffer that was read into as its memory: the buffer has nothing else, and the block is large enough for it.
 func adoptable(from *memory.Buffer, buf []byte, n int) bool {
 	return n >= directFrom && from != nil && from.Cost > 0 && &from.B[0] == &buf[0] && len(from.B) == len(buf) &&
 		len(buf) <= frame.MaxHeader+n && frame.MaxHeader+n <= cap(from.B)
 }
 
-// fill takes the next n bytes of a tensor: for its block, or verbatim where there is none. They end buf, which is nil
-// if they are in the block already.
+// fill takes the next n bytes of a tensor, for its block or, if there is none, verbatim. The bytes are the last n of
+// buf. buf is nil if they are in the block already.
 func (c *cutter) fill(x *tensorCut, buf []byte, n int) (err error) {
 	x.left -= n
 	x.off += n
@@ -195,7 +194,7 @@ func (c *cutter) fill(x *tensorCut, buf []byte, n int) (err error) {
 	return nil
 }
 
-// filled notes that a block's next n bytes have come to where they belong. A group that is whole goes on.
+// filled notes that a block has its next n bytes. If that makes the group whole, filled passes the group on.
 func (c *cutter) filled(x *tensorCut, n int) error {
 	whole := c.group.fill(x.block, n)
 	if x.block.filled == len(x.block.data) {
@@ -215,9 +214,9 @@ func (c *cutter) filled(x *tensorCut, n int) error {
 	return c.fallBack(true)
 }
 
-// fallBack sends the group that waits verbatim, in stream order; the rest of its blocks will travel verbatim too. No
-// encoder has seen them. Only bytes that the peer should hold by their content travel as parts of values, and so do the
-// bytes that follow them.
+// fallBack sends the waiting group verbatim, in stream order. The rest of its blocks will travel verbatim too. No
+// encoder has seen the blocks. Only bytes that the peer should hold by their content travel as parts of values, and so
+// do the bytes that follow them.
 func (c *cutter) fallBack(stalled bool) error {
 	if c.group.open == 0 {
 		return nil
