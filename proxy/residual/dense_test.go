@@ -99,14 +99,19 @@ func TestTrustSurvivesOtherCuts(t *testing.T) {
 	}
 }
 
-// A block with bytes that came in no block before has nothing to be compared with, wherever these lie.
+// A block with bytes that came in no block before has nothing to be compared with, wherever these lie, and earns trust
+// anew, whatever the other bytes have earned.
 func TestCutsOverUnknownBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, known := range [][][2]int{{}, {{0, 600}}, {{400, 600}}, {{0, 400}, {600, 400}}, {{200, 600}}} {
 		s := New(1<<20, Events{})
 		m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
-		for _, k := range known {
-			m.Check(k[0], block(r, k[1]/4), false, nil)
+		for i := range earning + 2 {
+			for _, k := range known {
+				if v, _ := m.Check(k[0], block(r, k[1]/4), false, nil); (v == tensor.Fits) != (i > earning) {
+					t.Fatalf("value %d of known bytes: %v", i, v)
+				}
+			}
 		}
 		if v, first := m.Check(0, block(r, 250), false, nil); v == tensor.Fits || !first {
 			t.Errorf("with %v known: plausible %v, first %v", known, v, first)
@@ -115,6 +120,28 @@ func TestCutsOverUnknownBytes(t *testing.T) {
 			if v, first := m.Check(0, block(r, 250), false, nil); (v == tensor.Fits) != (i == earning) || first {
 				t.Errorf("with %v known, value %d after it: plausible %v, first %v", known, i, v, first)
 			}
+		}
+	}
+}
+
+// A block keeps its History from value to value: an earlier value that comes again, though not the last one, is no
+// gradient.
+func TestBlocksKeepTheirHistory(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	const size = 4 * tensor.MinHistory
+	m := New(1<<20, Events{}).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 2 * size}, false)
+	var values [][]byte
+	for i := range earning + 4 {
+		values = append(values, block(r, size/4))
+		for _, off := range []int{0, size} {
+			if v, _ := m.Check(off, values[i], false, nil); (v == tensor.Fits) != (i > earning) {
+				t.Fatalf("value %d at %d: %v", i, off, v)
+			}
+		}
+	}
+	for _, off := range []int{0, size} {
+		if v, _ := m.Check(off, values[earning+1], false, nil); v != tensor.Repeats {
+			t.Errorf("an earlier value again, at %d: %v, want %v", off, v, tensor.Repeats)
 		}
 	}
 }

@@ -44,6 +44,11 @@ func TestTensorsWithAnOriginOutliveTheirConnection(t *testing.T) {
 	if s.End(plain); forgotten != before+2 {
 		t.Errorf("%d tensors are forgotten, want 2: one without an origin ends with its connection", forgotten-before)
 	}
+	_, _, bytes := s.Held()
+	s.End(plain)
+	if _, _, now := s.Held(); now != bytes || forgotten != before+2 {
+		t.Errorf("a tensor that is forgotten already ends: %d bytes are held, want %d", now, bytes)
+	}
 }
 
 // Memory of ended connections makes room first, also if it was used last, and goes after a while.

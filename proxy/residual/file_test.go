@@ -96,6 +96,67 @@ func TestForeignResidualsAreRefused(t *testing.T) {
 	}
 }
 
+// Rows of a file are refused if they are not sensible, and are of lasting tensors with residuals only.
+func TestRowsOfAFile(t *testing.T) {
+	entry := func(key byte, d tensor.DType, width uint64, values ...float32) []byte {
+		b := []byte{entryRows, 1, 'j', key, 0, 0, 0, 0, 0, 0, 0, byte(d)}
+		b = binary.AppendUvarint(binary.AppendUvarint(b, width), min(1, uint64(len(values)))) // one row, or none
+		if len(values) > 0 {
+			b = binary.LittleEndian.AppendUint64(b, 5)
+		}
+		for _, v := range values {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		return b
+	}
+	var many [][]byte
+	for i := range maxArrays + 1 {
+		b := entry(0, tensor.Float32, 2)
+		binary.LittleEndian.PutUint16(b[3:], uint16(i))
+		many = append(many, b)
+	}
+	for name, c := range map[string]struct {
+		entries [][]byte
+		arrays  int // that are loaded; 0: the file is refused
+	}{
+		"one row":                   {[][]byte{entry(1, tensor.Float32, 2, 1, 2)}, 1},
+		"one row twice":             {[][]byte{entry(1, tensor.Float32, 2, 1, 2), entry(1, tensor.Float32, 2, 3, 4)}, 1},
+		"as many arrays as may be":  {many[:maxArrays], maxArrays},
+		"more":                      {many, 0},
+		"of two widths":             {[][]byte{entry(1, tensor.Float32, 2, 1, 2), entry(1, tensor.Float32, 3, 1, 2, 3)}, 0},
+		"of two types":              {[][]byte{entry(1, tensor.Float32, 2, 1, 2), entry(1, tensor.Float16, 2, 1, 2)}, 0},
+		"without elements":          {[][]byte{entry(1, tensor.Float32, 0)}, 0},
+		"of integers":               {[][]byte{entry(1, tensor.Int32, 2, 1, 2)}, 0},
+		"of a type that nobody has": {[][]byte{entry(1, 200, 2, 1, 2)}, 0},
+		"infinite":                  {[][]byte{entry(1, tensor.Float32, 2, 1, float32(math.Inf(-1)))}, 0},
+	} {
+		file := append(bytes.Join(append([][]byte{[]byte(magic)}, c.entries...), nil), entryEnd)
+		file = binary.LittleEndian.AppendUint32(file, crc32.Checksum(file, castagnoli))
+		s := New(1<<30, Events{})
+		if err := s.Load(bytes.NewReader(file)); (err == nil) != (c.arrays > 0) || err != nil && !errors.Is(err, ErrFile) || len(s.rows) != c.arrays {
+			t.Errorf("%s: %d arrays are loaded, %v; want %d", name, len(s.rows), err, c.arrays)
+		}
+	}
+
+	s, again := New(1<<30, Events{}), New(1<<30, Events{})
+	lasts := s.Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, 2, true)
+	s.GiveRows(lasts, idsOf(5, 6), []float32{1, 2, 3, 4})
+	lasts.Take(idsOf(6), make([]float32, 2))
+	s.Rows("job", tensor.Tensor{Keys: 2, DType: tensor.Float32}, 2, true) // has no rows
+	s.GiveRows(s.Rows("job", tensor.Tensor{Keys: 3, DType: tensor.Float32}, 2, false), idsOf(5), []float32{1, 2})
+	var file bytes.Buffer
+	if err := errors.Join(s.Save(&file), again.Load(bytes.NewReader(file.Bytes()))); err != nil || len(again.rows) != 1 {
+		t.Fatalf("%d arrays are loaded, %v; want 1", len(again.rows), err)
+	}
+	m, got := again.rows[lasts.rowsKey], make([]float32, 4)
+	if n := len(m.rows); n != 1 {
+		t.Errorf("%d rows are loaded, want the one with a residual", n)
+	}
+	if m.Take(idsOf(5, 6), got); !slices.Equal(got, []float32{1, 2, 0, 0}) {
+		t.Errorf("the residuals of rows 5 and 6 are %v", got)
+	}
+}
+
 // A reader that finds out at the end that its bytes are false has nothing loaded.
 func TestFalseBytesAreNotLoaded(t *testing.T) {
 	wrong := errors.New("false bytes")
@@ -124,6 +185,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte{2, 0, 1, 2, 3, 4, 5, 6, 7, 8, byte(tensor.Float32), 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0})
 	f.Add([]byte{2, 0, 1, 2, 3, 4, 5, 6, 7, 8, byte(tensor.Float32), 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 1})
 	f.Add([]byte{1, 0, 1, 2, 3, 4, 5, 6, 7, 8, byte(tensor.Float32), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	f.Add(append(binary.AppendUvarint([]byte{2, 0, 1, 2, 3, 4, 5, 6, 7, 8, byte(tensor.Float32)}, 1<<62), 1, 1, 2, 3, 4, 5, 6, 7, 8, 0)) // 4 bytes for each element of a row are 0, in 64 bits
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte(magic), body...) // sealed, so that its sum does not give damage away
 		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
