@@ -6,7 +6,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
-// How counted finds the place of each all-reduce among the buckets that models have announced.
+// This file has the part of counted that finds the place of each all-reduce among the buckets that models have
+// announced.
 
 // placeInLayout finds out whether all-reduce i is a bucket of an announced layout.
 func (c *counted) placeInLayout(i int) {
@@ -77,8 +78,9 @@ func (c *counted) layout(m *model, buckets []uint64, i, ranks int) *layout {
 	return l
 }
 
-// compare looks for other all-reduces of a bucket's size in the first step, which had no buckets, but one all-reduce of
-// all gradients. The all-reduces that came after it come after the last bucket from now on.
+// compare looks in the first step for all-reduces that have a bucket's size and are not buckets. The first step had no
+// buckets, but one all-reduce of all gradients. All-reduces that came after that one are expected after the last bucket
+// from now on.
 func (l *layout) compare(first []observedReduce, ranks int) {
 	whole, seen := false, map[int]bool{}
 	for i := range first {

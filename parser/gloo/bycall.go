@@ -5,7 +5,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// How counted uses the proof: the roles that the calls of the process give to its all-reduces.
+// This file has the part of counted that uses the proof: the roles that the calls of a process give to its all-reduces.
 
 // byCall gives message k of an all-reduce the role that its process's calls prove.
 func (c *counted) byCall(v *tensor.Tensor, e *observedReduce, k int) {
@@ -31,8 +31,9 @@ func (c *counted) byCall(v *tensor.Tensor, e *observedReduce, k int) {
 	}
 }
 
-// origin identifies message k of an all-reduce among the messages of all connections between the same two addresses; 0:
-// it is not known. Where the wire contradicts a process's place in its group, its memory is not understood.
+// origin identifies message k of an all-reduce among the messages of all connections between the same two addresses. It
+// returns 0 if the origin is not known: the calls do not name the bucket, or the wire contradicts the place in the
+// group that was read from the process's memory.
 func (d *flow) origin(x *called, k int) uint64 {
 	if x.origin == 0 || x.member.Ranks != x.ring.ranks {
 		return 0
@@ -40,7 +41,7 @@ func (d *flow) origin(x *called, k int) uint64 {
 	return mix.Words(d.ends, keyOfOrigin, x.origin, uint64(x.ring.size), uint64(x.ring.ranks), uint64(x.member.Rank), uint64(k))
 }
 
-// byCalls reports whether roles are proved by calls only.
+// byCalls reports whether only calls can prove a role.
 func (c *counted) byCalls() bool { return c.proof.calls != nil && !c.conn.sums() }
 
 // sees reports whether the calls settle the role of the all-reduce of a tag.

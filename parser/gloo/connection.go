@@ -11,10 +11,10 @@ type connection struct {
 	directions [2]direction
 }
 
-// A direction follows the messages that one side sends.
+// A direction follows the messages of one side.
 type direction struct {
 	flow
-	tag      uint32 // of the first collective
+	tag      uint32 // tag of the first collective
 	tagged   bool   // there was a first collective
 	counts   bool   // tags differ, so they count the collectives
 	counted  counted
@@ -44,12 +44,12 @@ func newConnection(c parser.Conn, j *job) *connection {
 // A watch says how to examine a payload as it passes.
 type watch struct {
 	op   op
-	look look            // for its element type
-	keep bool            // keep a copy: the payload is metadata
-	fill *tensor.Weights // with the payload; nil: it has no parameters
+	look look            // how closely to look for the element type
+	keep bool            // keep a copy, since the payload is metadata
+	fill *tensor.Weights // takes the payload, which is parameters; nil: it is none
 }
 
-// begin takes note of an op.
+// begin notes an op, and returns its payload's tensor and how to examine the payload.
 func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 	d.conn.mu.Lock()
 	defer d.conn.mu.Unlock()
@@ -105,8 +105,7 @@ func (d *direction) sort(tag uint32) {
 	}
 }
 
-// end takes note of the end of a payload: the verdict on its element type, and a copy of the payload if watch.keep is
-// set.
+// end notes the end of a payload. v is the verdict on its element type, and b a copy of the payload if w.keep is set.
 func (d *direction) end(w watch, v verdict, b []byte) {
 	d.conn.mu.Lock()
 	defer d.conn.mu.Unlock()

@@ -11,31 +11,31 @@ import (
 const (
 	maxMessages        = 16 << 10 // messages of one direction in the history
 	maxPeriod          = maxMessages / 2
-	messageBudget      = 1 << 9  // comparisons a message, on average
-	messageBudgetLimit = 1 << 16 // comparisons at once
+	messageBudget      = 1 << 9  // comparisons per message, on average
+	messageBudgetLimit = 1 << 16 // comparisons for one message
 	fewLengths         = 3       // lengths of all-reduce messages, below which a step looks like a stack of equal layers
 	sureSpan           = 64      // messages that such a step must have been seen to repeat
 )
 
-// constant learns the steps of one direction where all collectives have the same tag, as JAX's and Horovod's do.
-// Nothing separates one collective from the next, but they run one at a time. So it follows messages: they repeat, step
-// after step, and the ring's plans say how a step's messages can be cut into collectives.
+// constant learns the steps of one direction in which all collectives have the same tag, as those of JAX and Horovod
+// do. Nothing separates one collective from the next, but they run one at a time. So constant follows messages, which
+// repeat step after step. The ring's plans say how a step's messages can be cut into collectives.
 type constant struct {
 	flow
 	history []observedMessage
-	links   []int32          // of each message of history: the last one before it that is alike, -1: none
+	links   []int32          // for each message of history, the index of the last message before it that is alike; -1: none
 	newest  map[uint64]int32 // the last message of a kind and length
 	repeat  repeat           // the repetition that the last message continues
 	budget  int
-	epoch   uint64 // learnt steps dropped
+	epoch   uint64 // number of learnt steps that were dropped
 	reduces uint64 // messages of all-reduces so far
 
 	learnt []expectedMessage // the messages of a step, once they have passed twice; nil before
 	cuts   []cut             // which messages of the learnt step are one collective
-	ranks  [2]int            // the smallest and the greatest number for which cuts were made
-	next   int               // the index in learnt of the message expected next
+	ranks  [2]int            // smallest and greatest number of ranks for which cuts were made
+	next   int               // index in learnt of the message that is expected next
 	rounds int               // steps that have passed since learnt was made
-	claims int               // one more than the last message of the collective under way that was given out as a gradient
+	claims int               // number of messages of the present collective up to the last one that was called a gradient
 }
 
 // An observedMessage is one message of the history.
@@ -47,12 +47,12 @@ type observedMessage struct {
 // An expectedMessage is one message of the learnt step.
 type expectedMessage struct {
 	alike    uint64
-	length   int // of the message of an all-reduce; notRing: it is of another collective
+	length   int // of a message of an all-reduce; notRing: the message is of another collective
 	key      uint64
 	verdicts verdicts
 }
 
-// message takes note of the next payload, of length bytes, and returns the tensor that it is if it is of an all-reduce.
+// message notes the next payload, of length bytes. If it is of an all-reduce, message returns its tensor.
 func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 	c.compact()
 	i := len(c.history)
@@ -104,8 +104,8 @@ func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 	return v, c.look(q, &r), nil
 }
 
-// part names the part of a sum that the message at x holds. The number of its all-reduce is that of the messages
-// before: of two ranks both send as many of each all-reduce.
+// part names the part of a sum that the message at x holds. The number of messages before the all-reduce serves as the
+// number of the all-reduce: both ends send as many messages of each all-reduce.
 func (c *constant) part(x *cut, length int) (part uint64, whole bool) {
 	n := c.conn.ranks.known()
 	if n == 0 {
@@ -137,9 +137,8 @@ func (c *constant) compact() {
 	}
 }
 
-// surprise drops the learnt step at a message that is not the one expected. It returns an error if that is in the
-// middle of a collective, and more of its messages were given out as gradients than a shorter collective has in its
-// first phase.
+// surprise drops the learnt step at a message that was not expected. It returns an error if the message comes in the
+// middle of a collective of which more messages were called gradients than a shorter collective has in its first phase.
 func (c *constant) surprise() error {
 	low, _ := c.conn.ranks.bounds()
 	wrong := c.cuts[c.next].at > 0 && c.claims > 2*(low-1)
@@ -180,11 +179,12 @@ func (c *constant) key(i, ordinal int) uint64 {
 	return mix.Words(c.seed, keyOfMessage, c.history[i].alike, uint64(ordinal), c.epoch)
 }
 
-// adopts makes the learnt step of the messages before i if they are a step that has passed twice.
+// adopts makes the messages before i the learnt step if they are a step that has passed twice, and reports whether it
+// did.
 func (c *constant) adopts(i int) bool {
 	r := c.repeat
 	if steps := r.span / max(1, r.period); !r.whole() || (r.span%r.period != 0 || steps&(steps-1) != 0) && r.span != sureSpan {
-		return false // it is looked at again after one, two, four further steps, and so on
+		return false // adopts looks again after one, two, four further steps, and so on
 	}
 	at := r.phase()
 	learnt := make([]expectedMessage, r.period)
@@ -214,7 +214,8 @@ func (c *constant) adopts(i int) bool {
 	return true
 }
 
-// cut works out which messages of the learnt step are one collective, and reports whether all can be whole collectives.
+// cut works out which messages of the learnt step belong to one collective, and reports whether all messages can be
+// parts of whole collectives.
 func (c *constant) cut() bool {
 	low, high := c.conn.ranks.bounds()
 	c.ranks = [2]int{low, high}
@@ -247,8 +248,8 @@ func (c *constant) reading(q int) reading {
 	return r
 }
 
-// look returns how closely to examine message q of the learnt step, or a message before there is one, for the type of
-// its elements.
+// look returns how closely to examine a message for the type of its elements: message q of the learnt step or, if q is
+// -1, a message before there is a learnt step.
 func (c *constant) look(q int, r *reading) look {
 	switch {
 	case r.tiny || r.phased && !r.first || !c.judges():
@@ -262,7 +263,7 @@ func (c *constant) look(q int, r *reading) look {
 	return lookOnce
 }
 
-// ended takes note of the verdict on the newest message.
+// ended notes the verdict on the newest message.
 func (c *constant) ended(v verdict) {
 	if len(c.history) == 0 {
 		return

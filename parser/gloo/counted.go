@@ -4,24 +4,24 @@ import "sort"
 
 const (
 	maxReduces        = 2 << 10 // all-reduces of one direction in the history
-	settled           = 4       // all-reduces after which an earlier one is mostly over
-	surelyOver        = 32      // all-reduces, and two steps, after which an all-reduce by a ring must be over
-	reduceBudget      = 1 << 9  // comparisons for an all-reduce, on average
-	reduceBudgetLimit = 1 << 14 // comparisons at once
+	settled           = 4       // all-reduces after which an earlier one is usually over
+	surelyOver        = 32      // all-reduces after which, once two steps have begun, an earlier one by a ring must be over
+	reduceBudget      = 1 << 9  // comparisons per all-reduce, on average
+	reduceBudgetLimit = 1 << 14 // comparisons for one all-reduce
 	strongRounds      = 128     // steps without a miss after which a learnt step is kept
 	missLimit         = 8       // all-reduces without a place, beyond the number in a step, after which the learnt step is dropped
 )
 
-// counted learns the steps of one direction where tags count the collectives of the group, as PyTorch's do. It follows
-// all-reduces by their tags: the order of the tags is the order of the program, whatever the order on the wire.
+// counted learns the steps of one direction in which tags count the collectives of the group, as those of PyTorch do.
+// It follows all-reduces by their tags: the tags have the order of the program, whatever the order on the wire.
 type counted struct {
 	flow
 	history []observedReduce // by tag
 	learnt  *step            // once the sequence has passed twice; nil before
-	extras  int              // all-reduces ever noted as extra
-	plain   []int            // scratch
+	extras  int              // all-reduces that were ever noted as extra
+	plain   []int            // scratch of repeating
 	missed  bool             // the learnt step had no place for an all-reduce that is not tiny
-	adopted uint32           // the tag from which on the learnt step is used
+	adopted uint32           // first tag for which the learnt step is used
 	models  []*layout
 	proof   proof
 	epoch   uint64 // learnt steps dropped
@@ -31,19 +31,19 @@ type counted struct {
 // An observedReduce is one all-reduce of the history.
 type observedReduce struct {
 	tag     uint32
-	first   int // length of its first message, which is announced before it comes
+	first   int // length of its first message, which a notification announces
 	lengths lengths
 	verdict verdict
 
 	place    int      // in the learnt step, -1: none
 	key      uint64   // 0: unknown
-	expect   *lengths // the lengths of the same all-reduce a step before; nil: not known
+	expect   *lengths // lengths of the same all-reduce in the step before; nil: not known
 	strays   bool     // its lengths are not as expected
-	ruledOut bool     // it is no bucket, and all models have announced their buckets
+	ruledOut bool     // it is no bucket, though all models have announced their buckets
 	modelled bool     // there are models
 	extra    bool     // it belongs to no step
-	asides   bool     // a step that is being learnt explains it better than the learnt one
-	claims   int      // one more than the last message that was given out as a gradient
+	asides   bool     // a step that is being learnt explains it better than the learnt step
+	claims   int      // number of its messages up to the last one that was called a gradient
 
 	bucket *expectedReduce // of an announced layout, nil: none
 	step   *step           // the layout of bucket
@@ -52,7 +52,7 @@ type observedReduce struct {
 	call called
 }
 
-// find returns the all-reduce of a tag, nil if the history has none.
+// find returns the all-reduce with a tag, or nil if the history has none.
 func (c *counted) find(tag uint32) *observedReduce {
 	if i, ok := c.index(tag); ok {
 		return &c.history[i]

@@ -9,9 +9,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// How counted follows all-reduces and their messages.
+// This file has the part of counted that follows all-reduces and their messages.
 
-// announce takes note of an all-reduce at its first sign. It returns an error if an earlier verdict has proved false.
+// announce notes an all-reduce at its first sign. It returns an error if an earlier verdict has proved false.
 func (c *counted) announce(tag uint32, first int) error {
 	i, known := c.index(tag)
 	if known {
@@ -61,7 +61,7 @@ func (c *counted) settle() error {
 		e.lengths.count, e.claims, parser.ErrReset)
 }
 
-// message takes note of the next payload of an all-reduce, of length bytes, and returns the tensor that it is.
+// message notes the next payload of an all-reduce, of length bytes, and returns its tensor.
 func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	v := tensor.Tensor{Size: length, Hold: length, Why: tensor.RoleUnproved}
 	if err := c.announce(tag, length); err != nil {

@@ -3,10 +3,10 @@
 //
 // # Wire
 //
-// There is no version, magic number or checksum. A connection is one pair of ranks of one process group. In newer
-// versions of Gloo the side that connects first sends 8 bytes, a small integer that tells the other side which pair
-// this is (variant B; variant A, before May 2023, lacks them). Then both directions are sequences of ops: a preamble of
-// six little-endian 64-bit integers and, for the first two opcodes, length bytes of payload.
+// The wire has no version, magic number or checksum. A connection joins one pair of ranks of one process group. In
+// newer versions of Gloo the side that connects first sends 8 bytes, a small integer that tells the other side which
+// pair this is (variant B; variant A, before May 2023, lacks them). Then each direction is a sequence of ops. An op is
+// a preamble of six little-endian 64-bit integers and, for the first two opcodes, length bytes of payload.
 //
 //	 0  nbytes   48 + the bytes of payload that follow
 //	 8  opcode   0 send buffer, 1 send unbound buffer, 2 notify send ready, 3 notify receive ready
@@ -15,33 +15,33 @@
 //	32  length   bytes of the transfer
 //	40  roffset  0 but for opcode 0
 //
-// A payload of opcode 1 follows after the sender's notify send ready and the receiver's notify receive ready for it,
-// first in, first out within a slot. Between slots there is no order.
+// A payload of opcode 1 follows after the sender's notify send ready and the receiver's notify receive ready for it.
+// Within a slot payloads keep their order; between slots there is no order.
 //
 // # Tensors
 //
-// Every payload is a tensor: Size is the payload's length, Hold the rest of it, since a sender writes all of an op at
-// once. Preambles, notifications and the first 8 bytes are opaque, and nothing waits for them. The wire says neither
-// the element type nor the shape, the operator, the ranks or the phase. The rest is inferred, and Unknown or a zero
-// stands where it cannot be.
+// Every payload is a tensor. Size is the payload's length, and Hold is the rest of it, since a sender writes the whole
+// op at once. Preambles, notifications and the first 8 bytes are opaque, and nothing waits for them. The wire does not
+// say the element type, the shape, the operator, the ranks or the phase. The parser infers them; what it cannot infer
+// is Unknown or zero.
 //
 // # Roles
 //
-// Only all-reduces can be anything but [tensor.Exact]. Nothing on the wire proves that one sums up gradients: averaged
-// weights have the same lengths. The process that sends them can prove it ([parser.Calls], proof.go): a sum that
-// DistributedDataParallel calls in the memory of a bucket of its own is a gradient. The process group of a connection
-// is not on the wire either: the lengths of whole all-reduces rule groups out, and all that are left must agree. The
-// first values of a bucket travel exactly, until it is likely that the bucket stays.
+// All payloads but those of all-reduces are [tensor.Exact]. Nothing on the wire proves that an all-reduce sums
+// gradients: averaged weights have the same lengths. The calls of the sending process can prove it ([parser.Calls],
+// proof.go): a sum that DistributedDataParallel calls in the memory of one of its buckets is a gradient. The wire does
+// not name the process group of a connection either. The lengths of whole all-reduces rule groups out, and all groups
+// that are left must agree. The first values of a bucket travel exactly, until it is likely that the bucket stays.
 //
 // Without such calls all-reduces are [tensor.Unknown], unless the user says that they are gradients
 // ([parser.SumsGradients]). Then the parser can only take the role away:
 //
-//   - The process's calls, where they are seen, must not say otherwise: a maximum is no gradient, nor is a sum of
-//     another caller in a process whose DistributedDataParallel sums its own buckets.
-//   - The sequence of all-reduces must have passed twice, whole, which makes it a learnt step (learn.go where tags
-//     count the collectives, constant.go where all tags are the same), or be the sequence that DistributedDataParallel
-//     has announced, and have passed once (model.go, layout.go, bucket.go, tile.go). An all-reduce out of its place, or
-//     without a bucket's size, is not a gradient.
+//   - The process's calls, if they are seen, must not say otherwise: a maximum is not a gradient, and neither is another
+//     caller's sum in a process whose DistributedDataParallel sums its own buckets.
+//   - The sequence of all-reduces must have passed twice as a whole, which makes it a learnt step (learn.go if tags
+//     count the collectives, constant.go if all tags are the same). Or DistributedDataParallel must have announced the
+//     sequence, and it must have passed once (model.go, layout.go, bucket.go, tile.go). An all-reduce out of its place,
+//     or without a bucket's size, is not a gradient.
 //   - The elements' type must be known: from two values that looked alike (dtype.go), or from the bucket's size.
 //   - Sums of fewer than 1000 elements are not gradients.
 //
@@ -52,33 +52,34 @@
 //
 // # Parts
 //
-// Where the user says that all sums are gradients, each message of an all-reduce whose plan is known has the name of
-// its part of the sum ([tensor.Tensor].Part). The message of the first phase with some ranks' inputs and the message of
-// the second phase with the result have the same name, so that the result can be compared with the inputs. Among two
-// ranks the result comes the other way. Among more a rank's own messages of the second phase have the results of all
-// its messages of the first, except the results of one rank's segments, which it passes on to nobody. Without the plan,
-// which the lengths or the number of ranks tell, messages have no names.
+// If the user says that all sums are gradients, each message of an all-reduce whose plan is known names its part of the
+// sum ([tensor.Tensor].Part). The message of the first phase that has some ranks' inputs, and the message of the second
+// phase that has their result, have the same name, so that the result can be compared with the inputs. Between two
+// ranks the result comes the other way. Among more ranks, a rank's messages of the second phase have the results of its
+// messages of the first, except for the segments of one rank, which it passes on to nobody. The plan is known from the
+// lengths or from the number of ranks; without it messages have no names.
 //
-// A message of a sum of a model's size has places in the weights that DistributedDataParallel has broadcast
-// ([tensor.Tensor].Placed, weights.go), so that averages of weights are told from gradients. The sender's rank is not
-// on the wire, so each rank that may have sent the message makes a place.
+// A message of a sum that has a model's size has places in the weights that DistributedDataParallel has broadcast
+// ([tensor.Tensor].Placed, weights.go), so that averaged weights can be told from gradients. The sender's rank is not
+// on the wire, so there is a place for each rank that may have sent the message.
 //
 // # Keys
 //
-// A tensor of a training step keeps its key from its second value on (key.go), before it has a role, so that the value
-// before the first one with a role is there to be compared. A changed sequence has new keys. Keys end with their
-// connection; a part of a bucket also has an origin ([tensor.Tensor].Origin), by which the residual is found again in a
-// process group that is made anew for the same buckets.
+// A tensor of a training step has its key from its second value on (key.go), before it has a role, so that the first
+// value with a role can be compared with the value before it. A changed sequence has new keys. Keys end with their
+// connection. A part of a bucket also has an origin ([tensor.Tensor].Origin), by which its residual is found again when
+// a process group is made anew for the same buckets.
 //
 // # Limits
 //
-// Where all tags are the same, a stack of equal layers in the first step can pass for steps of one layer; keys are then
-// shared until the step ends. Runs of 1 MiB segments have no clear phase there. Steps of more than 1000 all-reduces, or
-// 8192 messages where all tags are the same, are not learnt. Models with parameters that have no dimensions are not
-// understood, and then learnt like any sequence; the same holds for models of more than 1024 buckets.
+// If all tags are the same, a stack of equal layers in the first step can pass for steps of one layer; then layers
+// share keys until the step ends. Runs of 1 MiB segments have no clear phase in this case. Steps of more than 1000
+// all-reduces are not learnt, nor, if all tags are the same, steps of more than 8192 messages. The announcements of a
+// model that has parameters without dimensions, or more than 1024 buckets, are not understood; the model's steps are
+// learnt like any sequence.
 //
-// Memory is bounded whatever a peer sends: about 2 MiB for each direction, and 24 MiB for the models of a job that each
-// peer, or this site, has told.
+// Memory is bounded whatever a peer sends: about 2 MiB for each direction, and for each job 24 MiB for the models that
+// one peer, or this site, has announced.
 package gloo
 
 import (
@@ -101,16 +102,17 @@ func (*Protocol) String() string { return "gloo" }
 // Traits promises nothing: a lost connection ends the process group, and the wire proves no role.
 func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
 
-// New returns the parsers of a connection's two directions. The connections of a configured job with one peer share the
-// facts on its models, and the ones that ranks of this site have told are shared with all peers; a connection without a
-// job shares nothing. Where neither end's site has told of a model, the ones of the job's other peers count whose
-// all-gathers passed. First weights are compared whoever has told them, since that only ever ends loss.
+// New returns the parsers of a connection's two directions. The connections of a configured job share facts about its
+// models: models that a peer's ranks have announced count for connections with that peer, and models that ranks of this
+// site have announced count for all peers. If neither end's site has announced a model, the models of the job's other
+// peers count whose all-gathers passed on the connection. A connection without a job shares nothing. A sum is compared
+// with the first weights of all models of the job, since that can only end loss.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	x := newConnection(c, p.job(c.Job))
 	return &stream{dir: &x.directions[parser.Client], state: hello}, &stream{dir: &x.directions[parser.Server], state: preamble}
 }
 
-// job returns a configured job, or one that nobody else has if there is no name.
+// job returns the facts of a configured job. If there is no name it returns a job of the connection's own.
 func (p *Protocol) job(name string) *job {
 	if name == "" {
 		return new(job)

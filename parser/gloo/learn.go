@@ -2,10 +2,11 @@ package gloo
 
 import "github.com/gradproxy/gradproxy/parser/internal/mix"
 
-// How counted learns a step, and finds the place of each all-reduce in it.
+// This file has the part of counted that learns a step, and finds the place of each all-reduce in it.
 
-// learn looks for the sequence that the all-reduces up to i repeat. A stack of equal layers within a step passes for a
-// step of one layer, so the search goes on: a sequence that also explains an all-reduce without a place is better.
+// learn looks for the sequence that the all-reduces up to i repeat. A stack of equal layers within a step passes for
+// steps of one layer. So the search goes on after a step was learnt: a sequence that also has a place for an all-reduce
+// without one is better.
 func (c *counted) learn(i int) {
 	e := &c.history[i]
 	c.budget = min(c.budget+reduceBudget, reduceBudgetLimit)
@@ -76,7 +77,8 @@ func (c *counted) stepKey(l *lengths, ordinal int) uint64 {
 	return mix.Words(c.seed, keyOfStep, l.hash, uint64(ordinal), epoch)
 }
 
-// adopt makes the learnt step of the period all-reduces before the one at end, which has the place phase in its step.
+// adopt makes the period all-reduces before the one at end the learnt step. The all-reduce at end has the place phase
+// in its step.
 func (c *counted) adopt(end, period, phase int, at func(int) int) {
 	learnt := &step{reduces: make([]expectedReduce, period), next: phase}
 	for q := range period {

@@ -16,7 +16,7 @@ type metadata struct {
 	pending [2]pending // of each side
 }
 
-// A gathering is an all-gather of 8 bytes a rank, which travels as 4 + 4.
+// A gathering is an all-gather of 8 bytes per rank, which travel as two messages of 4 bytes.
 type gathering struct {
 	tag      uint32
 	messages [2]int // of each side
@@ -32,7 +32,7 @@ type pending struct {
 	buckets int
 }
 
-// wants reports whether the payload of a side's op is to be kept and given to take.
+// wants reports whether the payload of a side's op must be kept and given to take.
 func (m *metadata) wants(from parser.Side, o op) bool {
 	tag := o.slot.tag()
 	switch o.slot.kind() {
@@ -55,7 +55,7 @@ func (m *metadata) wants(from parser.Side, o op) bool {
 	return false
 }
 
-// gathering counts a message of an all-gather, and reports whether it may be one of an int64.
+// gathering counts a message of an all-gather, and reports whether the all-gather may be one of an int64.
 func (m *metadata) gathering(o op) bool {
 	i := slices.IndexFunc(m.gathers, func(g gathering) bool { return g.tag == o.slot.tag() })
 	if o.length != 4 {
@@ -99,7 +99,7 @@ func (m *metadata) take(from parser.Side, o op, b []byte) {
 	}
 }
 
-// gathered notes one half of an int64, the low one first.
+// gathered notes one half of an int64. The low half comes first.
 func (m *metadata) gathered(g *gathering, from parser.Side, half uint32) {
 	k := g.messages[from]
 	g.messages[from]++
@@ -126,9 +126,10 @@ func (m *metadata) link(x *model) {
 	m.models = append(m.models, x)
 }
 
-// relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all
-// that the two ends' sites have told of. Where these have told of none, it returns the ones of the job whose
-// all-gathers passed here: the first rank tells each other one of its models, and these two do not tell each other.
+// relevant returns the models whose gradients may pass on this connection: the connection's own models or, if there are
+// none, all models that the sites of its two ends have told of. If these have told of none, relevant returns the job's
+// models whose all-gathers passed on this connection: rank 0 announces its models to each other rank, but two other
+// ranks do not announce them to each other.
 func (m *metadata) relevant() []*model {
 	told := m.all()
 	for _, g := range m.gathers {
@@ -148,7 +149,7 @@ func (m *metadata) relevant() []*model {
 	return m.others()
 }
 
-// of reports whether the all-gather is the one before a model's shapes.
+// of reports whether the all-gather is the one that comes before the shapes of model x.
 func (g *gathering) of(x *model) bool { return x.countGather == countGather{g.tag, int(g.low)} }
 
 // all returns the models that either side's site has told of, the newest of each first.
@@ -165,8 +166,8 @@ func (m *metadata) others() []*model {
 	return merged(m.job.everyone(), passed)
 }
 
-// merged returns the models of several sayers that are wanted, the newest of each first. A model that several have told
-// of counts once: as one of them has announced its buckets.
+// merged returns the wanted models of several sayers, the newest of each first. A model that several sayers have told
+// of is returned once, from a sayer that has announced its buckets if there is one.
 func merged(said []*facts, wanted func(*model) bool) []*model {
 	var all []*model
 	for k, f := range said {
@@ -190,8 +191,8 @@ func merged(said []*facts, wanted func(*model) bool) []*model {
 	return all
 }
 
-// after returns the all-gathers of the tag before this one that either side's site has told of: in a ring the rank that
-// hears one from its neighbour can be the one that broadcasts shapes to it.
+// after returns the all-gathers with the tag before tag that either side's site has told of. It asks both sides, since
+// in a ring the rank that receives an all-gather from its neighbour may be the one that broadcasts shapes to it.
 func (m *metadata) after(tag uint32) []countGather {
 	found := m.said[parser.Client].after(tag)
 	for _, g := range m.said[parser.Server].after(tag) {
@@ -202,15 +203,15 @@ func (m *metadata) after(tag uint32) []countGather {
 	return found
 }
 
-// saidBy returns the relevant models of which that side's site has told: nobody else announces their buckets or their
+// saidBy returns the relevant models that the site of a side has told of. Nobody else announces their buckets or their
 // weights.
 func (m *metadata) saidBy(from parser.Side) []*model {
 	own := m.said[from].all()
 	return slices.DeleteFunc(slices.Clone(m.relevant()), func(x *model) bool { return !slices.Contains(own, x) })
 }
 
-// ranks returns how many ranks the group has, which the all-gather of a model's parameter count tells: each rank sends
-// the blocks of all but one. It returns 0 where none passed here.
+// ranks returns the number of ranks of the group, or 0 if it is not known. It counts the messages of the all-gather of
+// a model's number of parameters, in which each rank sends the blocks of all ranks but one.
 func (m *metadata) ranks(models []*model) int {
 	for _, g := range m.gathers {
 		for _, x := range models {

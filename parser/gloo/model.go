@@ -21,7 +21,7 @@ import (
 //	broadcast of int32: P parameter indices, bucket after bucket, then the number of buckets B
 //	broadcast of int32: B counts of parameters per bucket
 //
-// So the element count of each later all-reduce of gradients is known, and an all-reduce of another size is no
+// So the number of elements of each later all-reduce of gradients is known, and an all-reduce of another size is not a
 // gradient.
 
 const (
@@ -30,14 +30,14 @@ const (
 	maxMetadata = 1 << 20 // bytes of a broadcast that is read
 )
 
-// A job holds the facts on it by the one that has told them. The zero job has none.
+// A job holds the facts about a job by their sayer. The zero job has none.
 type job struct {
 	mu   sync.Mutex
 	said map[sayer]*facts
 	all  []*facts // the same, in the order in which they were made; it is replaced, never changed
 }
 
-// A sayer is a peer that tells facts on a job, or this site.
+// A sayer is a site whose ranks tell facts about a job: a peer, or this site.
 type sayer struct {
 	peer string
 	own  bool
@@ -90,7 +90,7 @@ type model struct {
 	weights *tensor.Weights // the parameters as they were broadcast at last; nil: they have not passed
 }
 
-// same reports whether two sayers have told of one model.
+// same reports whether m and o, which two sayers have told of, are the same model.
 func (m *model) same(o *model) bool {
 	return m.countGather == o.countGather && m.hash == o.hash
 }
@@ -102,14 +102,14 @@ func (m *model) weigh(w *tensor.Weights) {
 	m.weights = w
 }
 
-// weighed returns the parameters' values, nil if they have not passed.
+// weighed returns the parameters' values, or nil if they have not passed.
 func (m *model) weighed() *tensor.Weights {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.weights
 }
 
-// announced returns the elements of each bucket, nil before the announcement.
+// announced returns the number of elements of each bucket, or nil before the announcement.
 func (m *model) announced() []uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,8 +152,9 @@ func (f *facts) after(tag uint32) []countGather {
 	return found
 }
 
-// addModel returns the model of these shapes, which rank 0 sends over several connections, or nil if they are none. One
-// whose buckets were announced belongs to an earlier run.
+// addModel returns the model with these shapes, or nil if they are not the shapes of a model. Rank 0 sends the shapes
+// over several connections, so the model may be known already; but a known model whose buckets were announced belongs
+// to an earlier run.
 func (f *facts) addModel(g countGather, shapes []byte) *model {
 	numbers := make([]int64, len(shapes)/8)
 	for i := range numbers {
@@ -211,8 +212,7 @@ func (m *model) parseOrder(b []byte) (order []int, buckets int, ok bool) {
 	return order, buckets, buckets >= 1 && buckets <= min(m.params, maxBuckets)
 }
 
-// announce reads the second announcement, the number of parameters in each bucket. It reports false if these are not
-// that.
+// announce reads the second announcement, the number of parameters in each bucket. It reports whether b has these.
 func (m *model) announce(order []int, buckets int, b []byte) bool {
 	if len(b) != 4*buckets {
 		return false

@@ -21,7 +21,7 @@ const (
 	crumb = 512
 )
 
-// A plan is how the bytes of one all-reduce are cut.
+// A plan says how the bytes of one all-reduce are cut into segments.
 type plan struct {
 	ranks    int // n
 	size     int // S, bytes
@@ -55,7 +55,7 @@ func (p plan) offset(rank, k int) int {
 	return (first*p.perRank + i) % p.segments * p.segment
 }
 
-// length returns the length of rank's message k, in bytes; 0: it is not sent.
+// length returns the length of rank's message k, in bytes. A message of length 0 is not sent.
 func (p plan) length(rank, k int) int {
 	return max(0, min(p.segment, p.size-p.offset(rank, k)))
 }
@@ -71,13 +71,13 @@ func firsts(p plan) []int {
 	return all
 }
 
-// part returns the message of the first phase that has the segment of a rank's message k. mine says that it is the
-// rank's own, which goes to the same neighbour before k, and else the neighbour's, which comes the other way. It
-// reports false if neither passes on this connection.
+// part returns the message of the first phase that has the same segment as a rank's message k. If mine is true it is a
+// message of the rank itself, which went to the same neighbour before k; else it is the neighbour's and came the other
+// way. part returns false if neither message passes on this connection.
 //
-// In phase 1 a rank sends the sum that it has got so far of a segment, with its own input; in phase 2 the result. Among
-// two ranks each sends the segments in one phase that the other sends in the other. Among more, a rank sends all
-// segments except its neighbour's in phase 1, and in phase 2 all except the segments of the neighbour's neighbour.
+// In phase 1 a rank sends a segment's sum so far, with its own input added; in phase 2 it sends the result. Of two
+// ranks, each sends in one phase the segments that the other sends in the other phase. Among more, a rank sends all
+// segments except its neighbour's in phase 1, and all except the neighbour's neighbour's in phase 2.
 func (p plan) part(k int) (first int, mine, ok bool) {
 	i := k - p.phase()
 	switch {
@@ -132,8 +132,8 @@ func learnt(ranks, perRank, segment, tail int) (plan, bool) {
 	return plan{}, false
 }
 
-// maxPerRank returns the most segments a rank can have where a segment has that many bytes: a third and more are made
-// only when the tensor has over 1 MiB for each segment of one rank less.
+// maxPerRank returns the maximum number of segments per rank if a segment has so many bytes. A rank has more than two
+// segments only if the tensor has over 1 MiB for each segment of one rank less.
 func maxPerRank(segment int) int {
 	if segment >= maxSegment {
 		return 1 << 20
@@ -141,8 +141,8 @@ func maxPerRank(segment int) int {
 	return max(2, maxSegment/(maxSegment-segment)+1)
 }
 
-// ranksOf returns the number of ranks by the number of messages of an all-reduce and the length of a segment, 0 if it
-// is not sure.
+// ranksOf returns the number of ranks that follows from the number of messages of an all-reduce and the length of a
+// segment, or 0 if it is not certain.
 func ranksOf(messages, segment int) int {
 	if segment <= 0 || maxPerRank(segment) > 2 || messages%4 != 0 {
 		return 0
@@ -150,7 +150,8 @@ func ranksOf(messages, segment int) int {
 	return messages/4 + 1
 }
 
-// tails returns at which of a rank's messages the last segment is sent, -1 where it is not, in phase 1 and in phase 2.
+// tails returns the numbers of the two messages, of phase 1 and of phase 2, by which a rank sends the last segment; -1:
+// it does not send the last segment in that phase.
 func tails(ranks, perRank, rank int) (first, second int) {
 	n := ranks * perRank
 	first, second = n-1-(rank+1)*perRank, n-1-rank*perRank+(n-perRank)

@@ -9,17 +9,19 @@ import (
 )
 
 const (
-	// armed is the number of all-reduces, passed whole as a group has called them, before a call of that group proves
-	// anything. The calls of a group that were under way when the process began to be watched are not known, and
-	// another group's with the same tags could pass for them.
+	// armed is the number of whole all-reduces that must have passed as a group has called them before a call of that
+	// group proves anything. The calls that were under way when the process began to be watched are not known, and
+	// another group's calls with the same tags could pass for them.
 	armed = 2
-	// patience is the number of all-reduces in a row for which a group that has explained others may have no call of a
-	// known size, before it is ruled out. A call may have been forgotten. For other groups it is armed.
+	// patience is the number of all-reduces in a row after which a group without a call of a known size for any of them
+	// is ruled out, if the group has explained all-reduces before: a call may have been forgotten. For other groups the
+	// number is armed.
 	patience = 8
 	// maxCandidates and maxBuffers bound the groups and the buckets that one direction remembers.
 	maxCandidates = 1 << 12
 	maxBuffers    = 1 << 12
-	// maxElements bounds the elements of a sum. A call of more has none as far as is known, or its layout is wrong.
+	// maxElements bounds the elements of a sum. A call with more does not fit: the layout by which it was read is
+	// wrong.
 	maxElements = 1 << 40
 )
 
@@ -43,9 +45,9 @@ type proof struct {
 
 // A candidate is a process group, in one layout of the process's objects.
 type candidate struct {
-	agreed   int    // all-reduces that passed whole as the group has called them
-	silent   int    // all-reduces in a row for which it has no call of a known size, though another group has
-	seen     uint32 // tag of the last all-reduce for which it has a call
+	agreed   int    // whole all-reduces that passed as the group has called them
+	silent   int    // all-reduces in a row for which the group has no call of a known size, though another group has one
+	seen     uint32 // tag of the last all-reduce for which the group has a call
 	ruledOut bool
 }
 
@@ -60,7 +62,7 @@ type calledBucket struct {
 	lasts    bool
 }
 
-// A callVerdict is the judgement on an all-reduce by the calls of its process.
+// A callVerdict is the judgement on an all-reduce that follows from the calls of its process.
 type callVerdict uint8
 
 const (
@@ -84,9 +86,9 @@ type called struct {
 	ring    ring          // if all candidates agree on it
 	origin  uint64        // the bucket's name, the same on all connections; 0: not known, or the candidates disagree
 	member  parser.Member // the process's place in the group
-	fits    []*candidate  // that called it so; nil: the ring is not known
+	fits    []*candidate  // candidates that have called it so; nil: the ring is not known
 	strays  bool          // a message has a length that is not the ring's
-	loss    bool          // a message was given out as a gradient or an aggregate
+	loss    bool          // a message was called a gradient or an aggregate
 }
 
 // A fit is a call that may be the all-reduce at hand.
@@ -98,7 +100,7 @@ type fit struct {
 	opaque bool // the call's size or type is not known
 }
 
-// judge returns the verdict on the all-reduce of a tag, whose first message has that length.
+// judge returns the verdict on the all-reduce with a tag. first is the length of its first message.
 func (p *proof) judge(tag uint32, first int, r *ranks) called {
 	switch {
 	case p.calls == nil:

@@ -2,11 +2,11 @@ package gloo
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// minElements is the number of elements from which on a sum can be a gradient. Smaller sums are flags, counts and
+// minElements is the minimum number of elements of a sum that can be a gradient. Smaller sums are flags, counts and
 // losses.
 const minElements = 1000
 
-// A reading holds the facts on a message of an all-reduce at its first byte.
+// A reading holds the facts that are known about a message of an all-reduce at its first byte.
 type reading struct {
 	key      uint64 // of its collective, 0: unknown
 	learning bool   // its step has not passed twice, whole
@@ -22,8 +22,9 @@ type reading struct {
 	verdicts verdicts
 }
 
-// dtype returns the type of the elements, NoDType if it is not known. The verdicts on two values must agree. Where the
-// width is proved, one verdict is enough, and for the wider types no evidence against them. A call needs no verdict.
+// dtype returns the type of the elements, or NoDType if it is not known. The verdicts on two values must agree. If the
+// width is proved, one verdict is enough; for the wider types it is enough that no verdict says otherwise. A type that
+// a call tells needs no verdict.
 func (r *reading) dtype() tensor.DType {
 	if r.called != tensor.NoDType {
 		return r.called
@@ -49,8 +50,8 @@ func (r *reading) dtype() tensor.DType {
 	return tensor.NoDType
 }
 
-// role returns the role and the type of the message, and the reason for an unknown one. sums: the job's configuration,
-// or the process's call, says that this is a sum of gradients; nothing on the wire proves it.
+// role returns the role and the type of the message, and the reason if one of them is unknown. sums says whether the
+// job's configuration or the process's call makes this a sum of gradients, which nothing on the wire proves.
 func (r *reading) role(sums bool) (tensor.Role, tensor.DType, tensor.Reason) {
 	d := r.dtype()
 	if r.strays {

@@ -5,7 +5,7 @@ import "slices"
 // notRing stands for the length of a message that is not of an all-reduce.
 const notRing = -1
 
-// A cut says which messages of a step are one all-reduce. The zero cut: not known.
+// A cut says which messages of a step belong to the same all-reduce. The zero cut says that they are not known.
 type cut struct {
 	phase int // 1 or 2; 0: not known, or none
 	at    int // place in its collective
@@ -20,9 +20,10 @@ const (
 	maxRotations = 256     // begins tried where no place is sure to be one
 )
 
-// cutRings cuts the messages of a step, which may begin in the middle, into all-reduces: messages that one of low to
-// high ranks sends by its plans. All ways to do that count, so a message has a phase only if it has the same in each,
-// and a collective only if it is the same in each. It reports false if there is no way, or too many to try.
+// cutRings cuts the messages of a step, which may begin in the middle of an all-reduce, into all-reduces as a rank
+// sends them by the plans of low to high ranks. It tries all ways to do that. A message has a phase only if it has the
+// same phase in every way, and a collective only if it has the same collective in every way. cutRings returns false if
+// there is no way, or if there are too many to try.
 func cutRings(lengths []int, low, high int) ([]cut, bool) {
 	r := rings{lengths: lengths, budget: allBudget}
 	stretches, rotations := r.stretches()
@@ -46,8 +47,8 @@ type rings struct {
 // A stretch is count messages from begin on, which may pass the end.
 type stretch struct{ begin, count int }
 
-// stretches splits the step where a collective is sure to begin. Where no place is, the step is one stretch, which may
-// begin at any of the first rotations messages.
+// stretches splits the step at the messages at which a collective is sure to begin. If there are none, the step is one
+// stretch, which may begin at any of the first rotations messages.
 func (r *rings) stretches() (all []stretch, rotations int) {
 	total := len(r.lengths)
 	for i := range total {
@@ -84,7 +85,7 @@ func (r *rings) border(i int) bool {
 	return max(a, b)-min(a, b) > slack
 }
 
-// try looks for all ways in which rank of n sends the stretches, and keeps the cuts that they have in common.
+// try looks for all ways in which one rank of n sends the stretches, and keeps the cuts that these have in common.
 func (r *rings) try(n, rank int, stretches []stretch, shift int) {
 	if r.budget <= 0 {
 		return
@@ -114,8 +115,8 @@ func (r *rings) try(n, rank int, stretches []stretch, shift int) {
 	}
 }
 
-// ways returns the cuts that all ways in which rank of n sends a stretch have in common. It reports false if there is
-// no way.
+// ways looks for all ways in which one rank of n sends a stretch, and returns the cuts that these have in common. It
+// returns false if there is no way.
 func (r *rings) ways(n, rank int, s stretch) ([]cut, bool) {
 	budget := cutBudget                // comparisons that are left
 	edges := make([][]plan, s.count)   // all-reduces that can begin at a message
@@ -176,7 +177,7 @@ func (r *rings) ways(n, rank int, s stretch) ([]cut, bool) {
 	return cuts, leads[0]
 }
 
-// plans returns the all-reduces that rank of n can send from the i-th message of a stretch on.
+// plans returns the plans of the all-reduces that one rank of n can send from message i of a stretch on.
 func (r *rings) plans(n, rank int, s stretch, i int, budget *int) []plan {
 	var found []plan
 	for perRank := 2; perRank <= maxPerRank(r.length(s.begin+i)) && *budget > 0; perRank++ {
@@ -195,7 +196,7 @@ func (r *rings) plans(n, rank int, s stretch, i int, budget *int) []plan {
 	return found
 }
 
-// meet returns the cut that both have in common.
+// meet returns what c and d have in common.
 func (c cut) meet(d cut) cut {
 	if c == d {
 		return c

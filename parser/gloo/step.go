@@ -15,7 +15,7 @@ type step struct {
 	rounded bool   // the step does not begin again before its last all-reduce has come
 }
 
-// lookahead is how many all-reduces of a step may be overtaken.
+// lookahead is the maximum of all-reduces of a step that may be overtaken.
 const lookahead = 2
 
 // An expectedReduce is one all-reduce of a step.
@@ -40,8 +40,8 @@ type expectedReduce struct {
 	onlyMade  bool
 }
 
-// onlyPlan returns the only plan with the lengths of an all-reduce of a learnt step, or nil. Where the number of ranks
-// is not known, there is one if no rank can have more than two segments.
+// onlyPlan returns the plan of an all-reduce of a learnt step if only one plan has its lengths; else nil. If the number
+// of ranks is not known, there is only one plan if no rank can have more than two segments.
 func (r *expectedReduce) onlyPlan() *plan {
 	if r.fits {
 		return &r.plan
@@ -70,8 +70,8 @@ func (s *step) find(tag uint32, fits func(*expectedReduce) bool) (q int, ok, sur
 	return q, ok, ok && !shifted
 }
 
-// place finds the all-reduce of the step to which this tag belongs, if one fits, and expects its successor next. Among
-// several that fit it is sure only of one whose tag is due.
+// place finds the all-reduce of the step to which a tag belongs, if one fits, and expects the next one after it. If
+// several fit, it is sure only of one whose tag is due.
 func (s *step) place(tag uint32, fits func(*expectedReduce) bool) (q int, ok, sure bool) {
 	best, alike := -1, 0
 	for ahead := range min(lookahead+1, len(s.reduces)) {
@@ -105,9 +105,10 @@ func (s *step) place(tag uint32, fits func(*expectedReduce) bool) (q int, ok, su
 	return best, true, alike == 1
 }
 
-// placeLate finds the all-reduce of the step to which the tag of an overtaken one belongs. All-reduces of the same
-// lengths may have overtaken it before the order of their tags was known. Each of them then has the place of the one
-// before it: shifted is true, the tags are put right, and q is the place of the newest, which was still free.
+// placeLate finds the all-reduce of the step to which the tag of an overtaken all-reduce belongs. All-reduces of the
+// same lengths may have overtaken it before the order of their tags was known. Then each of them has taken the place of
+// the one before it. In that case shifted is true, placeLate corrects the tags, and q is the place of the newest one,
+// which was still free.
 func (s *step) placeLate(tag uint32, fits func(*expectedReduce) bool) (q int, ok, shifted bool) {
 	for i, q := range s.open {
 		if fits(&s.reduces[q]) {
@@ -159,8 +160,8 @@ func (s *step) put(q int, tag uint32) {
 	it.rounds++
 }
 
-// due reports whether the distance between this tag and the tag placed last is the distance that all-reduce q had the
-// time before.
+// due reports whether the distance between tag and the tag that was placed last is the distance that all-reduce q had
+// in the step before.
 func (s *step) due(q int, tag uint32) bool {
 	if s.last < 0 {
 		return false
