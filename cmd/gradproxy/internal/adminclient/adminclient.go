@@ -43,7 +43,7 @@ type Proxy struct {
 	client  *http.Client
 }
 
-// At returns the proxy whose admin address is "host:port" or "unix:/path". An unspecified host stands for this one.
+// At returns the proxy whose admin address is "host:port" or "unix:/path". An unspecified host stands for this host.
 func At(address string) *Proxy {
 	p := &Proxy{address: address, client: &http.Client{Timeout: timeout}}
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
@@ -117,7 +117,8 @@ type Money struct {
 	Saved    float64 `json:"saved"` // negative: a loss
 }
 
-// Traffic is bytes of IP packets, as links carry them and bills count them. Zero: the kernel does not tell.
+// Traffic counts bytes of IP packets, as links carry them and bills count them. It is zero if the kernel does not tell
+// them.
 type Traffic struct {
 	Sent     int64 `json:"sent_bytes"`
 	Received int64 `json:"received_bytes"`
@@ -144,8 +145,8 @@ func (p *Proxy) Ready(ctx context.Context, exclude ...string) (*admin.Readiness,
 	return r, nil
 }
 
-// Await asks again until the proxy is ready, or ctx ends. It returns the last answer; the error is nil if there was
-// one.
+// Await asks whether the proxy is ready until it is, or until ctx ends. It returns the last answer. The error is nil if
+// there was an answer, whether the proxy is ready or not.
 func (p *Proxy) Await(ctx context.Context, exclude ...string) (*admin.Readiness, error) {
 	var last *admin.Readiness
 	var lastErr error
@@ -183,7 +184,8 @@ func (p *Proxy) Status(ctx context.Context) (*Status, error) {
 	return statusOf(*ready, families, time.Now()), nil
 }
 
-// Tensors asks for the tensors that have sent most bytes, at most limit, 0 for all. count is how many there are.
+// Tensors asks for the tensors of which most bytes were sent, at most limit; 0: all. count is the number of all
+// tensors.
 func (p *Proxy) Tensors(ctx context.Context, limit int) (tensors []proxy.TensorInfo, count int, err error) {
 	path := "/tensors"
 	if limit > 0 {
@@ -203,7 +205,7 @@ func (p *Proxy) Tensors(ctx context.Context, limit int) (tensors []proxy.TensorI
 	return answer.Tensors, max(answer.Count, len(answer.Tensors)), nil
 }
 
-// Live asks for the state of the moment, as the page shows it.
+// Live asks for the present state, as the page shows it.
 func (p *Proxy) Live(ctx context.Context) (*admin.Live, error) {
 	body, err := p.get(ctx, "/live", http.StatusOK)
 	if err != nil {
@@ -229,7 +231,8 @@ func (p *Proxy) History(ctx context.Context, step int) (*history.Table, error) {
 	return t, nil
 }
 
-// Tensor asks for a tensor with an id from Tensors, its explanation and its history; nil: it is not listed any more.
+// Tensor asks for a tensor by its id from Tensors, with its explanation and its history. It returns nil if the tensor
+// is not listed any more.
 func (p *Proxy) Tensor(ctx context.Context, id uint64) (*admin.Answer, error) {
 	body, err := p.get(ctx, "/tensor?id="+strconv.FormatUint(id, 10), http.StatusOK, http.StatusNotFound)
 	if err != nil || !json.Valid(body) {
@@ -242,7 +245,7 @@ func (p *Proxy) Tensor(ctx context.Context, id uint64) (*admin.Answer, error) {
 	return a, nil
 }
 
-// Shadow asks for the results of candidates; nil: the proxy has none.
+// Shadow asks for the results of candidates. It returns nil if the proxy has none.
 func (p *Proxy) Shadow(ctx context.Context) (*trials.Report, error) {
 	body, err := p.get(ctx, "/shadow", http.StatusOK, http.StatusNotFound)
 	if err != nil {
@@ -258,8 +261,8 @@ func (p *Proxy) Shadow(ctx context.Context) (*trials.Report, error) {
 	return r, nil
 }
 
-// Excerpts has the running proxy ask each peer for its settings about the proxy's site. It also returns the name of
-// that site.
+// Excerpts asks the running proxy to ask each peer for the peer's settings about the proxy's site. It also returns the
+// name of that site.
 func (p *Proxy) Excerpts(ctx context.Context) (site string, all []admin.Excerpt, err error) {
 	body, err := p.get(ctx, "/peers", http.StatusOK)
 	if err != nil {

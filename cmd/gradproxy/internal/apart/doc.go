@@ -1,10 +1,11 @@
-// Package apart runs a part of this program as a process of its own, so that rights which that part takes are not the
-// ones of the process that parses bytes.
+// Package apart runs a part of this program as a process of its own, so that the process that parses bytes need not
+// keep the rights that the part takes.
 //
-// The process is this program started once more, before the parser's process gives its rights up, with a name by which
-// it knows its part. The two speak through socket pairs, each of whose datagrams is one request or one answer. The
-// process takes every request for hostile, since whoever has taken over the parser's process can send some too: one
-// that is out of form ends it.
+// The part is this program started once more, before the parsing process gives its rights up. It knows by its name
+// which part it is. The two processes speak through socket pairs, each of whose datagrams is one request or one answer.
+// The part treats every request as hostile, since an attacker who has taken over the parsing process can send requests
+// too. A request that is out of form ends the part.
 //
-// It ends with the process that has started it, whatever ends that: the socket pairs close, and the kernel kills it.
+// The part ends when the process that has started it does, for whatever reason: the socket pairs close, and the kernel
+// kills the part.
 package apart

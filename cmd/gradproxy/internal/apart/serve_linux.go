@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrForm is the error of a datagram that is out of form.
+// ErrForm says that a datagram is out of form.
 var ErrForm = errors.New("a datagram is out of form")
 
 // firstDescriptor is the one of a process's first socket pair.
 const firstDescriptor = 3
 
-// Begin makes this process ready to be a part: it ends after the process that has started it, which may be draining,
-// while a terminal or the service manager signal both. It returns its log, which goes to standard error, one JSON
-// object a line.
+// Begin makes this process ready to be a part. A terminal or a service manager signals both processes, and the process
+// that has started this one may drain first, so this one must outlive it. Begin returns the part's log, which goes to
+// standard error, one JSON object per line.
 func Begin() *slog.Logger {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
 	return slog.New(slog.NewJSONHandler(os.Stderr, nil))
@@ -41,7 +41,7 @@ func Conns(n int) (all []*net.UnixConn, err error) {
 	return all, nil
 }
 
-// ConnOf returns the connection of a descriptor, which it closes.
+// ConnOf returns the connection of f, and closes f.
 func ConnOf(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -56,9 +56,9 @@ func ConnOf(f *os.File) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// Serve answers the requests of a connection until its end, or until one is out of form, of which it returns the error.
-// Requests have limit bytes at most. answer returns the answer to one, whose datagram it may not keep, and a descriptor
-// that goes with it, -1: none does; own is the descriptor that has come with it, which answer must close, -1: none has.
+// Serve answers the requests of a connection until its end. If a request is out of form it returns that error. A
+// request has at most limit bytes. answer returns the answer to a request and a descriptor that goes with the answer,
+// or -1. It must not keep datagram. own is the descriptor that came with the request, which answer must close, or -1.
 func Serve(conn *net.UnixConn, limit int, answer func(datagram []byte, own int) (answer []byte, fd int, err error)) error {
 	defer conn.Close()
 	datagram := make([]byte, limit+1) // a longer one is seen to be longer

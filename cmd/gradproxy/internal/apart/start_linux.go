@@ -26,7 +26,7 @@ type Part struct {
 	Says   string   // begins the log's lines about words of it that are no log, as of the runtime
 }
 
-// A Process is one that Start has started.
+// A Process is a process that Start has started.
 type Process struct {
 	Conns []*net.UnixConn // this process's ends of the socket pairs
 
@@ -95,10 +95,10 @@ func (p *Process) Close() {
 	}
 }
 
-// Kill ends a process that may be stopped and see nothing else.
+// Kill ends the process, also one that is stopped and would not notice that its sockets are closed.
 func (p *Process) Kill() { p.kill() }
 
-// Watch calls over once, with the reason, when the process has ended, and returns at once.
+// Watch returns at once. When the process has ended it calls over once, with the reason.
 func (p *Process) Watch(over func(error)) {
 	go func() {
 		defer close(p.ended)
@@ -113,7 +113,7 @@ func (p *Process) Watch(over func(error)) {
 // endWithin is how long a process may take for its end once its sockets are closed.
 const endWithin = 2 * time.Second
 
-// Await waits for the end of a process whose sockets are closed, and ends one that is stopped.
+// Await waits for the end of a process whose sockets are closed. It kills a process that is stopped.
 func (p *Process) Await() {
 	select {
 	case <-p.ended:

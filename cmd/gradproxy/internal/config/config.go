@@ -41,7 +41,7 @@ type Config struct {
 	live  bool           // it is no file, but the answer of a peer's running proxy
 }
 
-// MayLose reports whether a tensor may lose something by this configuration, or may by a candidate of it: then the
+// MayLose reports whether the configuration lets a tensor lose something, or names a candidate that does. Then the
 // roles of tensors need proofs.
 func (c *Config) MayLose() bool {
 	return len(c.Policy) > 0 || len(c.Shadow) > 0 || slices.ContainsFunc(c.Peers, func(p Peer) bool { return len(p.Budget.Then) > 0 }) ||
@@ -144,7 +144,7 @@ type Job struct {
 	line int
 }
 
-// A Rule of the policy says how the tensors travel that match its fields; a field that is left out matches all.
+// A Rule says how the tensors travel that match all of its fields. A field that is left out matches every tensor.
 type Rule struct {
 	Job, Protocol string
 	Direction     string // from_client, from_server

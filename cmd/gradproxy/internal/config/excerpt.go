@@ -40,8 +40,8 @@ const (
 	maxExcerptJobs     = 64
 )
 
-// Excerpt returns the settings of c about a peer, for that peer; nil: there are none, or too many for the bounds of an
-// excerpt.
+// Excerpt returns the settings of c that are about a peer, for that peer. It returns nil if there are none, or if they
+// exceed the bounds of an excerpt.
 func (c *Config) Excerpt(peer string) []byte {
 	p := c.peer(peer)
 	if p == nil {
@@ -98,8 +98,8 @@ func reaches(a, b []netip.Prefix) bool {
 	return slices.ContainsFunc(a, func(n netip.Prefix) bool { return slices.ContainsFunc(b, n.Overlaps) })
 }
 
-// Live compares c with the excerpt that the running proxy of a peer has sent. The excerpt is not trusted: values
-// without the form of a configuration's are an error, and are not printed as they are.
+// Live compares c with the excerpt that the running proxy of a peer has sent. Live does not trust the excerpt: a value
+// that could not stand in a configuration is an error, and is not printed as it is.
 func (c *Config) Live(peer string, text []byte) (Problems, error) {
 	there, err := fromExcerpt(c.Site, peer, text)
 	if err != nil {

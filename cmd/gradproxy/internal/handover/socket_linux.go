@@ -113,8 +113,8 @@ type Giver struct {
 // firstWithin is how long the other end may take for its first message.
 const firstWithin = 10 * time.Second
 
-// Accept waits for a process of the same user that asks to take over the site's connections. Others are refused, and
-// told to refused.
+// Accept waits for a process of the same user that asks to take over the site's connections. It refuses other
+// processes, and calls refused with the reason for each.
 func (l *Listener) Accept(site string, refused func(error)) (*Giver, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -153,14 +153,14 @@ func (l *Listener) Accept(site string, refused func(error)) (*Giver, error) {
 // acceptAgain is the pause after an accept that has failed for want of descriptors or memory.
 const acceptAgain = time.Second
 
-// Refuse tells why nothing is handed over.
+// Refuse tells the new process why nothing is handed over.
 func (g *Giver) Refuse(why error) error {
 	g.conn.SetDeadline(time.Now().Add(firstWithin))
 	return errors.Join(writeMessage(g.conn, &Answer{Protocol: Protocol, PID: os.Getpid(), Error: why.Error()}), g.conn.Close())
 }
 
-// Give hands everything over and returns nil once the new process has it; after an error this process still has all.
-// files are the descriptors, first of the listeners; state writes the state of the tensors.
+// Give hands everything over, and returns nil once the new process has it. After an error this process still has
+// everything. files has the descriptors, those of the listeners first. state writes the state of the tensors.
 func (g *Giver) Give(ctx context.Context, a *Answer, files []*os.File, state func(io.Writer) error) error {
 	defer context.AfterFunc(ctx, func() { g.conn.SetDeadline(time.Unix(1, 0)) })()
 	a.Protocol, a.PID = Protocol, os.Getpid()
@@ -191,7 +191,7 @@ func (g *Giver) Give(ctx context.Context, a *Answer, files []*os.File, state fun
 	return nil
 }
 
-// Close tells the new process, after Give, that everything is let go.
+// Close tells the new process, after Give, that this process has let everything go.
 func (g *Giver) Close() error { return g.conn.Close() }
 
 // sendFiles sends descriptors. It leaves them as they are: File.Fd would have their connections block.
@@ -232,10 +232,11 @@ var ErrNobody = errors.New("no process is there to take over from")
 // slowAfter is how often the new process is told that the old one has not let everything go yet.
 const slowAfter = 10 * time.Second
 
-// TakeOver asks the process that listens at path for everything that it has, and returns once this process has it and
-// the other has let it go. It is ErrNobody if there is none. After another error the other process goes on as before,
-// or has died. Nothing is taken unless check, which is told of everything before, returns nil. ctx bounds the time
-// until this process has everything; then only the other's end counts, and slow is called every 10 s until it comes.
+// TakeOver asks the process that listens at path for everything that it has. It returns once this process has
+// everything and the other process has let it go. It returns ErrNobody if no process listens. After any other error the
+// other process goes on as before, or has died. TakeOver first shows everything to check, and takes nothing unless
+// check returns nil. ctx bounds the time until this process has everything. After that TakeOver waits for the end of
+// the other process however long it takes, and calls slow every 10 s.
 func TakeOver(ctx context.Context, path string, q Request, check func(*Parcel) error, slow func()) (p *Parcel, err error) {
 	d := net.Dialer{}
 	c, err := d.DialContext(ctx, "unix", path)

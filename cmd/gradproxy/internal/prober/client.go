@@ -16,7 +16,7 @@ import (
 	"github.com/gradproxy/gradproxy/bpf/probe"
 )
 
-// A Client asks a prober. Methods are safe for concurrent use.
+// A Client asks a prober. Its methods are safe for concurrent use.
 type Client struct {
 	quick, slow *line
 	recent      atomic.Pointer[probe.Recent] // nil: all is asked
@@ -30,7 +30,7 @@ type Client struct {
 	ended     error // why the prober answers no more; nil: it does
 }
 
-// A Process is one whose collectives the prober sees. Methods are safe for concurrent use.
+// A Process is a process whose collectives the prober sees. Its methods are safe for concurrent use.
 type Process struct {
 	client *Client
 	sight
@@ -42,18 +42,19 @@ type Process struct {
 // Pid returns the number of the prober's process.
 func (c *Client) Pid() int { return c.pid }
 
-// ErrLate is the error of a question without an answer in time, and of the ones after it until the late answer has
-// come. The proof goes on then.
+// ErrLate is the error of a question that is not answered in time, and of later questions until the late answer has
+// come. It does not end a proof.
 var ErrLate = errors.New("prober: the process that probes has not answered in time")
 
-// Late returns the time since the first of the questions in a row that had no answer in time; 0: the prober answers.
-// The rest after a late answer counts too.
+// Late returns the time since the prober's first late answer in a row, or 0 if the prober answers in time. The pause
+// after a late answer counts too.
 func (c *Client) Late() time.Duration { return max(c.quick.lateFor(), c.slow.lateFor()) }
 
-// Timeouts returns the number of questions that had no answer in time, without the ones that were not asked.
+// Timeouts returns the number of questions that were not answered in time. Questions that were not asked, since an
+// earlier answer was late, do not count.
 func (c *Client) Timeouts() uint64 { return c.quick.timeouts.Load() + c.slow.timeouts.Load() }
 
-// Load has the prober load the programs, unless it has already.
+// Load asks the prober to load the programs, unless it has done so already.
 func (c *Client) Load() error {
 	_, err := c.answerBy(func() ([]byte, error) {
 		answer, recent, err := c.slow.askForRecent((&request{op: opLoad}).encode())
@@ -65,9 +66,9 @@ func (c *Client) Load() error {
 	return err
 }
 
-// Find returns the process of this host at the other end of a connection, which sees it as one with far or with conn's
-// own address, and has its collectives noted. An error says in one line why they cannot be seen. pid is the process's
-// number; 0: it was not found.
+// Find returns the process of this host at the other end of conn, and asks the prober to note the process's
+// collectives. The process sees the connection as one to far or to conn's own address. An error says in one line why
+// the collectives cannot be seen. pid is the number of the process, or 0 if it was not found.
 func (c *Client) Find(conn syscall.Conn, far netip.AddrPort) (process *Process, pid int, err error) {
 	err = probe.Patiently(func() (err error) {
 		process, pid, err = c.look(conn, far)
@@ -107,8 +108,7 @@ func (c *Client) look(conn syscall.Conn, far netip.AddrPort) (*Process, int, err
 	return process, x.pid, nil
 }
 
-// Living forgets the processes that have ended, and returns the others. While an answer is late none is known to have
-// ended.
+// Living forgets the processes that have ended, and returns the others. While an answer is late it forgets none.
 func (c *Client) Living() []*Process {
 	c.mu.Lock()
 	ended := maps.Clone(c.processes) // the answer's processes are taken out. A process that is found in the meantime may not be in it
@@ -140,13 +140,15 @@ func (p *Process) Pid() int { return p.pid }
 // Name returns the name of the process's program.
 func (p *Process) Name() string { return p.name }
 
-// Identity tells the process, and its buckets since it was found, from all that anybody ever finds.
+// Identity returns a number that no other process, nor this one when it is found again, ever has. It names the process
+// and the buckets that it has had since it was found.
 func (p *Process) Identity() uint64 { return p.identity }
 
-// Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in
-// each layout. It appends nothing once the proof has ended, or if the answer is late, which answered tells. Nothing is
-// asked for calls that are among the newest ones. These are not read while an answer is late, nor before the next
-// answer about this process: the late one was dropped, and may have said that the proof has ended.
+// Calls appends to dst the calls that have a tag: for each process group that may have given the tag, one call in each
+// layout. Once the proof has ended it appends nothing. If the prober's answer is late it appends nothing and answered
+// is false. For the newest calls Calls reads memory and asks no question. It does not do so while an answer is late,
+// nor until the next answer about this process: the late answer was dropped, and may have said that the proof has
+// ended.
 func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answered bool) {
 	if p.ended.Load() != nil {
 		return dst, true
@@ -172,7 +174,7 @@ func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answe
 	return calls, true
 }
 
-// Counts counts the process's calls.
+// Counts returns the counts of the process's calls.
 func (p *Process) Counts() (probe.Counts, error) {
 	body, err := p.client.ask(p.client.quick, &request{op: opCounts, process: p.process}, nil)
 	if err != nil {
@@ -187,10 +189,10 @@ func (p *Process) Prove() { p.proved.Store(true) }
 // Proved reports whether Prove was called.
 func (p *Process) Proved() bool { return p.proved.Load() }
 
-// End ends the proof for as long as the process lives. It reports whether this is the first reason.
+// End ends the proof for as long as the process lives. It reports whether the proof had not ended before.
 func (p *Process) End(reason string) bool { return p.ended.CompareAndSwap(nil, &reason) }
 
-// Ended returns why the proof has ended; "": it has not.
+// Ended returns the reason for which the proof has ended, or "" if it has not.
 func (p *Process) Ended() string {
 	if reason := p.ended.Load(); reason != nil {
 		return *reason
@@ -264,8 +266,8 @@ func (c *Client) giveUp(reason error) error {
 // errClosed is the reason of Close.
 var errClosed = errors.New("prober: closed")
 
-// Close ends the prober, which removes the programs, and waits for that. Questions that wait for an answer have an
-// error at once.
+// Close ends the prober, which removes the programs, and waits for its end. Questions that wait for an answer fail at
+// once.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closing = true

@@ -1,31 +1,32 @@
 // Package prober keeps the rights that probes take away from the process that parses bytes.
 //
-// Probes load programs into the kernel and look into other processes. A process of its own does that, the prober: this
-// program started once more, before it gives up its rights. The proxy asks it through two socket pairs, one for
-// questions that must be answered at once and one for looks at /proc. Whoever has taken over the proxy can ask too, so
-// the prober takes every request for hostile:
+// To probe, a process must load programs into the kernel and look into other processes. The prober does that, a process
+// of its own: this program started once more, before it gives up its rights. The proxy asks the prober through two
+// socket pairs, one for questions that must be answered at once and one for looks at /proc. An attacker who has taken
+// over the proxy can ask too, so the prober treats every request as hostile:
 //
-//   - a request has one length, and no path, no program, no address of memory and no number of a process of the asker's
-//     choice in it;
-//   - it names a process of a job by a TCP connection of the proxy's own, a descriptor that comes with it: the process
-//     at the other end is meant, or one that sees the connection under another address, which the proxy names, since
-//     rules may have rewritten it: a hostile proxy can so have any process looked at that has a TCP connection;
-//   - an answer tells the collectives of a process that was found so, and no more;
-//   - the memory of the prober is bounded, and a request that is out of form ends it.
+//   - every request has the same length, and holds no path, no program, no memory address and no process number;
+//   - a request names a process by a TCP connection of the proxy, whose descriptor comes with the request. It means the
+//     process at the other end. Since rules may have rewritten the connection's address, the proxy may name the address
+//     under which the process sees the connection. So a hostile proxy can have any process examined that has a TCP
+//     connection;
+//   - an answer tells the collectives of a process that was found in this way, and nothing else;
+//   - the memory of the prober is bounded, and a request that is out of form ends the prober.
 //
-// Most questions about calls are not asked: with the answer to its first request the proxy gets a descriptor of memory
-// to which the programs write the newest calls, and which it maps for reading ([probe.Recent]). Nobody but the programs
-// can write there. The memory has calls of processes that the proxy has had looked at, and of no others.
+// Most calls are known without a question. With the answer to its first request the proxy gets a descriptor of memory
+// to which the programs write the newest calls, and maps it for reading ([probe.Recent]). Only the programs can write
+// there. The memory has the calls of processes that the proxy has asked to examine, and of no others.
 //
-// A question without an answer in time fails alone, since a prober that is stopped, or has no turn on a busy machine,
-// comes back. No other question is asked before its answer has come, which is dropped: so answers need no numbers, and
-// none is taken for another question's. It ends no proof; meanwhile nothing is known.
+// A question that is not answered in time fails, but the prober stays in use: it may have been stopped, or have had no
+// turn on a busy machine. The proxy asks no other question until the late answer has come, and drops that answer. So
+// answers need no numbers, and none is taken for the answer to another question. A late answer ends no proof; until it
+// comes nothing is known.
 //
-// The prober ends with the proxy, whatever ends that: the socket pairs close. A new proxy that takes over from an old
-// one has a prober of its own. If a prober ends first, nothing is proved any more: the proxy cannot start another,
-// since it has given up the right to.
+// The prober ends when the proxy does, for whatever reason, since the socket pairs close. A new proxy that takes over
+// from an old one has a prober of its own. If a prober ends before its proxy, nothing is proved any more: the proxy
+// cannot start another prober, since it has given up the right to.
 package prober
 
-// Memory is the memory of a prober in bytes, to which its collector keeps as far as it can. The table of symbols of
-// PyTorch's library takes most.
+// Memory is the memory limit of a prober, in bytes. Go's garbage collector keeps to it as far as it can. The symbol
+// table of PyTorch's library takes most of it.
 const Memory = 64 << 20

@@ -59,7 +59,7 @@ func run() int {
 	return 0
 }
 
-// Capabilities returns the ones that a prober keeps.
+// Capabilities returns the capabilities that a prober keeps.
 func Capabilities() []confine.Capability {
 	needs := []confine.Capability{confine.BPF, confine.Perfmon, confine.SysPtrace, confine.DACReadSearch}
 	if probe.NeedsSysAdmin() {

@@ -31,7 +31,7 @@ const (
 	slowCost  = "nothing is proved for connections whose process is not found yet, and their sums travel exactly, except in jobs with sums: gradients"
 )
 
-// Start starts a prober with the rights that this process has now. lost is called once if the prober ends before Close,
+// Start starts a prober with the rights that this process has now. If the prober ends before Close, lost is called once
 // with the reason.
 func Start(log *slog.Logger, lost func(error)) (*Client, error) {
 	c := &Client{

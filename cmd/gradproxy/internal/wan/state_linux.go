@@ -19,13 +19,13 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// StateDir is where networks that are up are noted, by default. It is root's: /run/gradproxy may be another user's,
-// which runs the proxy as a service, and goes with that service.
+// StateDir is the default folder in which the networks that are up are noted. It belongs to root, unlike
+// /run/gradproxy: that may belong to the user of the service, and disappears with the service.
 const StateDir = "/run/gradproxy-wan"
 
-// A State notes a network that is up, so that other processes find it, and know the parts to remove after its process
-// has died. Four files bear the network's name: .json, this; .lock, whose owner may touch the others; .sock, on which
-// the process answers each connection with its Report; .order, on which it takes an Order and answers with an
+// A State notes a network that is up, so that other processes can find it, and can remove its parts after its process
+// has died. There are four files with the network's name: .json has the State; the owner of .lock may touch the other
+// files; on .sock the process answers each connection with its Report; on .order it takes an Order and answers with an
 // orderAnswer.
 type State struct {
 	Plan *Plan `json:"plan"`
@@ -37,9 +37,9 @@ type State struct {
 
 func (s *State) path(suffix string) string { return filepath.Join(s.dir, s.Plan.Name+suffix) }
 
-// Hold notes that this process is about to lay the network out. It removes the leftovers of a process that died, of a
-// network of that name, and is an error while that one lives. It waits for others that remove the same, until ctx ends.
-// Release ends it.
+// Hold notes that this process is about to lay the network out. If a process with a network of the same name lives,
+// Hold returns an error; if that process has died, Hold removes its leftovers. It waits until ctx ends for other
+// processes that remove the same leftovers. The caller must call Release when the network is down.
 func Hold(ctx context.Context, dir string, p *Plan) (_ *State, err error) {
 	err = os.MkdirAll(dir, 0o755)
 	if errors.Is(err, fs.ErrPermission) {
@@ -103,7 +103,7 @@ func (s *State) write() error {
 	return os.Rename(s.path(".new"), s.path(".json"))
 }
 
-// Release forgets the network, which is down.
+// Release forgets the network, which must be down.
 func (s *State) Release() error {
 	return errors.Join(remove(s.path(".sock")), remove(s.path(".order")), remove(s.path(".json")), remove(s.path(".lock")), s.lock.Close())
 }
@@ -115,7 +115,7 @@ func remove(path string) error {
 	return nil
 }
 
-// Answer tells every process that asks for the counts of n, and carries out the orders that come, until ctx ends. Only
+// Answer tells the counts of n to every process that asks, and carries out the orders that come, until ctx ends. Only
 // root can connect to the sockets.
 func (s *State) Answer(ctx context.Context, n *Network) error {
 	for suffix, answer := range map[string]func(net.Conn){
@@ -176,7 +176,8 @@ func serve(l net.Listener, answer func(net.Conn)) {
 	}
 }
 
-// Networks returns the notes in dir, by name: networks that are up, and left-overs of processes that died.
+// Networks returns the States in dir, ordered by name: of networks that are up, and of networks whose processes have
+// died.
 func Networks(dir string) (all []*State, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -200,7 +201,7 @@ func Networks(dir string) (all []*State, err error) {
 	return all, err
 }
 
-// Find returns the network of that name; "": the only one there is.
+// Find returns the State of a network. If name is "" it returns the only one there is.
 func Find(dir, name string) (*State, error) {
 	if name != "" {
 		s, err := find(dir, name)
@@ -284,7 +285,7 @@ func (s *State) Ask() (r Report, err error) {
 	return r, nil
 }
 
-// Order has the process that plays the network carry out o.
+// Order asks the process that plays the network to carry out o.
 func (s *State) Order(o Order) error {
 	if err := o.check(); err != nil {
 		return fmt.Errorf("wan %s: %w", s.Plan.Name, err)
@@ -308,8 +309,8 @@ func (s *State) Order(o Order) error {
 	return nil
 }
 
-// Down ends the network and removes all of it, also the leftovers of a process that was killed. The report, of a
-// process that lives, is its last; nil: there is none.
+// Down ends the network and removes all of it, also if its process was killed. It returns the last report of the
+// network's process, or nil if the process was dead already.
 func (s *State) Down(ctx context.Context) (last *Report, err error) {
 	if last, err = s.end(ctx); err != nil {
 		return last, fmt.Errorf("wan %s: %w", s.Plan.Name, err)
@@ -391,7 +392,7 @@ func (s *State) clean() error {
 	return errors.Join(remove(s.path(".sock")), remove(s.path(".order")), remove(s.path(".json")))
 }
 
-// Enter makes this process run a command at a site, instead of its program. It returns only if that fails.
+// Enter replaces this process's program by a command at a site. It returns only if that fails.
 func (s *State) Enter(site string, command []string) error {
 	planned, ok := s.Plan.site(site)
 	if !ok {

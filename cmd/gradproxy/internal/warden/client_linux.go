@@ -30,7 +30,7 @@ const (
 	updateWithin  = time.Minute
 )
 
-// A Client asks a warden. Methods are safe for concurrent use.
+// A Client asks a warden. Its methods are safe for concurrent use.
 type Client struct {
 	process *apart.Process
 	rules   line
@@ -58,8 +58,8 @@ type line struct {
 // Available says that this system has wardens.
 const Available = true
 
-// Start starts a warden with the rights that this process has now, and has it begin its duty. lost is called once if
-// the warden ends before Close, with the reason.
+// Start starts a warden with the rights that this process has now, and gives it its duty. If the warden ends before
+// Close, lost is called once with the reason.
 func Start(d Duty, log *slog.Logger, lost func(error)) (*Client, error) {
 	process, err := apart.Start(apart.Part{Name: programName, Pairs: pairs, Memory: Memory, Says: "the process that keeps rights says"}, log)
 	if err != nil {
@@ -131,9 +131,9 @@ func (c *Client) Remove() error {
 	return nil
 }
 
-// Mark marks a TCP socket as the proxy's own: it is a net.Dialer's Control. Without a warden sockets have no mark: then
-// there is an error while the rules may still be in force, by which a connection could come back to the proxy, and none
-// later.
+// Mark marks a TCP socket as the proxy's own. It is for net.Dialer.Control. After the end of the warden sockets get no
+// mark: Mark then returns an error as long as the rules may be in force, since they could redirect the connection to
+// the proxy itself, and returns nil later.
 func (c *Client) Mark(network, _ string, conn syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil // the rules are for TCP
@@ -147,7 +147,7 @@ func (c *Client) Mark(network, _ string, conn syscall.RawConn) error {
 	return err
 }
 
-// MarkClient marks a socket, and lets it have another host's address: it is a net.Dialer's Control.
+// MarkClient marks a socket and lets it have another host's address. It is for net.Dialer.Control.
 func (c *Client) MarkClient(_, _ string, conn syscall.RawConn) error { return c.dress(opClient, conn) }
 
 func (c *Client) dress(o op, conn syscall.RawConn) (err error) {
@@ -157,8 +157,8 @@ func (c *Client) dress(o op, conn syscall.RawConn) (err error) {
 	return err
 }
 
-// Congestion gives a TCP socket the congestion control of the duty; without one the answer is EPERM, the kernel's to
-// this process.
+// Congestion gives a TCP socket the congestion control of the duty. If the duty has none it returns EPERM, as the
+// kernel does to this process.
 func (c *Client) Congestion(fd int) error {
 	if c.duty.Congestion == "" {
 		return syscall.EPERM
@@ -254,7 +254,7 @@ func (l *line) await(within time.Duration) (come bool) {
 // errClosed is the reason of Close.
 var errClosed = errors.New("warden: closed")
 
-// Close ends the warden, which leaves the rules as they are, and waits for that.
+// Close ends the warden and waits for its end. The rules stay as they are.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closing = true

@@ -14,7 +14,7 @@ var errLinux = errors.New("warden: it takes Linux on amd64 or arm64")
 // Available says that this system has wardens.
 const Available = false
 
-// A Client asks a warden, which there is none of here.
+// A Client asks a warden. This system has no wardens.
 type Client struct{}
 
 // Start returns an error.
