@@ -36,8 +36,8 @@
 // Without such calls all-reduces are [tensor.Unknown], unless the user says that they are gradients
 // ([parser.SumsGradients]). Then the parser can only take the role away:
 //
-//   - The process's calls, if they are seen, must not say otherwise: a maximum is not a gradient, and neither is another
-//     caller's sum in a process whose DistributedDataParallel sums its own buckets.
+//   - The process's calls, if they are seen, must not say otherwise. A maximum is not a gradient, and neither is a sum
+//     of another caller in a process whose DistributedDataParallel sums its own buckets.
 //   - The sequence of all-reduces must have passed twice as a whole, which makes it a learnt step (learn.go if tags
 //     count the collectives, constant.go if all tags are the same). Or DistributedDataParallel must have announced the
 //     sequence, and it must have passed once (model.go, layout.go, bucket.go, tile.go). An all-reduce out of its place,

@@ -8,8 +8,8 @@
 //
 //   - the first request, which is sent before the first byte is parsed, fixes the table, its ports, its mark, its kind
 //     and the congestion control;
-//   - later requests can only refresh, end or remove these rules, or give them other networks and tunnels of the address
-//     families that they have;
+//   - later requests can only refresh, end or remove these rules, or give them other networks and tunnels, of the
+//     address families that they have;
 //   - a socket comes as a descriptor. It can get only that mark, the right to a client's address if the rules are of
 //     tproxy, that congestion control, or larger buffers. Marks are for TCP sockets that are not connected;
 //   - a request that is out of form ends the warden.
