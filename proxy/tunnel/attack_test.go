@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -119,6 +120,9 @@ func TestFloodsAreBounded(t *testing.T) {
 						t.Fatal("the flood was not taken")
 					}
 					time.Sleep(100 * time.Millisecond)
+					if n := s.mallory.conn.(*tls.Conn).NetConn().(*fabricConn).w.holds(); n != 0 {
+						t.Fatalf("tokyo has not read %d bytes", n)
+					}
 				}
 				send()
 				before := s.heap()
@@ -197,12 +201,13 @@ func TestEndedStreamsThatNobodyHearsOf(t *testing.T) {
 				s := besiege(t, func(in *Incoming) { in.Refuse(CodeApp, "") }, func(c *Config) { c.Streams = streams })
 				s.drain()
 				before := s.heap()
-				for first := uint64(0); first < 1<<16 && s.tokyo.Stats()[1].Carriers > 0; first += streams / 2 {
+				first := uint64(0)
+				for ; first < 1<<16 && s.tokyo.Stats()[1].Carriers > 0; first += streams / 2 {
 					s.flood(streams/2, func(b []byte, i uint64) []byte { return withdraw(b, s.mallory.id(first+i)) })
 					time.Sleep(2 * ackDelay)
 				}
-				if n := s.heap() - before; n > 512<<10 {
-					t.Errorf("%d bytes are held", n)
+				if n := s.heap() - before; n > 512<<10 || first < 2*streams {
+					t.Errorf("%d bytes are held after %d streams", n, first)
 				}
 				s.fell("where ")
 				s.lift()
@@ -278,6 +283,12 @@ func TestSilentConnections(t *testing.T) {
 		}
 		before = s.heap()
 		dial(10 * maxHalfOpenSource)
+		synctest.Wait()
+		s.tokyo.halfOpen.mu.Lock()
+		if n := s.tokyo.halfOpen.groups[waits].n; n != maxHalfOpenSource {
+			t.Errorf("%d connections are held, want %d", n, maxHalfOpenSource)
+		}
+		s.tokyo.halfOpen.mu.Unlock()
 		for _, c := range silent[:10*maxHalfOpenSource] {
 			c.Close()
 		}

@@ -27,8 +27,8 @@ func TestBackpressure(t *testing.T) {
 			near.CloseWrite()
 		}()
 		time.Sleep(time.Minute)
-		if n := written.Load(); n > 256<<10 {
-			t.Errorf("%d bytes were written though nobody reads", n)
+		if n := written.Load(); n > 256<<10 || n < 256<<10-1<<10 {
+			t.Errorf("%d bytes were written though nobody reads, want the credit of 256 KiB", n)
 		}
 		if n := paris.mem.used.Load(); n > 8<<10 {
 			t.Errorf("the writing side keeps %d bytes of a stream that is stalled", n)

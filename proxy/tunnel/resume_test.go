@@ -88,6 +88,7 @@ func TestBlackHole(t *testing.T) {
 
 // Whatever carriers die when, each stream delivers the bytes that were written to it.
 func TestRandomKills(t *testing.T) {
+	outages, replayed := 0, uint64(0)
 	for seed := range uint64(8) {
 		bubbles(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
@@ -148,8 +149,13 @@ func TestRandomKills(t *testing.T) {
 					t.Errorf("seed %d: %s holds %d bytes in buffers though no stream is open", seed, s.cfg.Name, n)
 				}
 			}
+			outages += int(a.Outages)
+			replayed += a.Replayed
 			t.Logf("seed %d: %d carriers, %d outages, %d bytes again", seed, f.setDown(false), a.Outages, a.Replayed)
 		})
+	}
+	if outages == 0 || replayed == 0 {
+		t.Errorf("%d outages, and %d bytes left again: nothing was to be resumed", outages, replayed)
 	}
 }
 
