@@ -22,7 +22,7 @@ const Name = "reference"
 // Differences of an embedding are mostly zeros.
 const Short = "short-values"
 
-// ErrLost is why a Ref is not delivered: the stream of its value is gone.
+// ErrLost says that a Ref cannot be delivered, since the stream of its value has ended.
 var ErrLost = errors.New("proxy: the shared values are lost: their stream has ended")
 
 // A Stream is a value stream; *tunnel.Stream is one.
@@ -76,6 +76,6 @@ type Config struct {
 // store.
 const pipeDepth = 8
 
-// SharedHow lists how a value comes to be held by the peer: put whole, as a difference to the last one or to the
-// peer's, or it is there and referred to again; or it is evicted.
+// SharedHow lists what happens to shared values, as metrics name it: a value is put whole, put as a difference to the
+// last value or to a value of the reverse direction, or referred to again; or it is evicted.
 var SharedHow = []string{"whole", "difference", "reverse", "again", "evicted"}

@@ -69,7 +69,7 @@ func (p *Peer) drop(t frame.Tag, c *conn) {
 	}
 }
 
-// Predicts reports whether the peer wants the values of the tensors with that Base, whatever they gain themselves.
+// Predicts reports whether the peer wants the values of the tensors with that Base even if coding them saves nothing.
 func (p *Peer) Predicts(job string, base uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

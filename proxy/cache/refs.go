@@ -11,9 +11,10 @@ import (
 // room there, and would be counted without end where the peer tells of no delivery.
 const maxPending = 1 << 14
 
-// Put has the peer hold the next value of a block and returns the reference to it, which the connection must carry.
-// fresh says that it was not held yet. Without ok the block must travel by itself: there is no value stream, no room,
-// or the connection has ended at the peer, or has too many Refs that were not delivered.
+// Put puts the next value of a block into the peer's store, unless the peer holds it already, and returns a reference
+// to the value, which the connection must carry. fresh says that the peer did not hold the value. If ok is false the
+// block must travel by itself: there is no value stream or no room, or the connection has ended at the peer, or has too
+// many Refs that are not delivered.
 func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	p.submit.Lock()
 	defer p.submit.Unlock()
@@ -71,8 +72,9 @@ func (p *Peer) put(t frame.Tag, v *Put, carries bool) (e *entry, fresh, ok bool)
 	return e, fresh, true
 }
 
-// Await returns the value of a Ref that connection t carries, once the peer has put it; gone ends the wait. The caller
-// must not change data, and must call release once it is delivered, which tells the peer as well.
+// Await returns the value of a Ref that connection t carries, once the peer has put the value. When gone is closed the
+// wait ends with an error. The caller must not change data, and must call release once data is delivered, which also
+// tells the peer.
 func (p *Peer) Await(t frame.Tag, r frame.ValueRef, gone <-chan struct{}) (data []byte, release func(), err error) {
 	p.mu.Lock()
 	s := p.store

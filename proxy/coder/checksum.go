@@ -35,8 +35,8 @@ const (
 	SumLen = 4
 )
 
-// Summable reports whether a block's CRC-32 can be kept if its elements change: there are enough, and the last ones,
-// whose bits are inverted, are finite numbers.
+// Summable reports whether a block can keep its CRC-32 when its elements change: it must have enough elements, and the
+// last ones, whose bits may be inverted, must be finite numbers.
 func Summable(d tensor.DType, block []byte) bool {
 	size := d.Size()
 	if !d.Float() || len(block) < SumElements*size {

@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// Codecs makes the codecs that a peer declares of their texts, and keeps the first maxTexts.
+// Codecs makes the codecs that a peer declares from their texts, and keeps the first maxTexts of them.
 type Codecs struct {
 	New   func(text string) (codecs.Codec, error)
 	known map[string]codecs.Codec
@@ -40,8 +40,9 @@ func Name(text string) string {
 	return before
 }
 
-// MaxEncoded returns the most bytes of the encoding of a block that is declared as d. Codecs without loss answer
-// ErrUnsuited where they gain nothing, and their MaxEncodedLen, which knows no element type, is far more than that.
+// MaxEncoded returns the maximum length of the encoding of a block that is declared as d. A lossless codec answers
+// ErrUnsuited if it gains nothing, so its encodings are far shorter than its MaxEncodedLen, which knows no element
+// type.
 func MaxEncoded(c codecs.Codec, d *frame.Declaration) int {
 	if !codecs.Lossy(c) {
 		return d.Size() + frame.MaxSmall
@@ -49,8 +50,8 @@ func MaxEncoded(c codecs.Codec, d *frame.Declaration) int {
 	return max(c.MaxEncodedLen(d.N), d.Size())
 }
 
-// FrameRoom returns the bytes in which the frame of a block that is declared as d is made, by c or by a codec without
-// loss.
+// FrameRoom returns the bytes of room that it takes to make the frame of a block that is declared as d, by c or by a
+// lossless codec.
 func FrameRoom(c codecs.Codec, d *frame.Declaration) int {
 	n := d.Size()
 	if codecs.Lossy(c) {

@@ -1,5 +1,5 @@
-// Package coder applies codecs to blocks, for both ends and for tensors as for cached values: blocks of a slot take
-// turns, a codec that fails has its block travel raw, and a panic in a codec stays an error of its slot. The short form
-// of encodings that are mostly zeros ([ShortenBlock], [DecodeShort]) and the checksums that blocks keep ([Summed]) are
-// here for both, too.
+// Package coder applies codecs to blocks, at both ends, for the blocks of connections and for those of the value cache.
+// The blocks of a slot take turns ([Turns]). If a codec fails, its block travels raw, and a panic in a codec is an
+// error of its slot only. The package also has the short form of encodings that are mostly zeros ([ShortenBlock],
+// [DecodeShort]), and the checksums that blocks keep ([Summed]).
 package coder

@@ -16,10 +16,9 @@ type Slot struct {
 	broken bool // set and read in turn
 }
 
-// Encode appends the encoding of src to dst, whose bytes from head on are the form of the Block and all that belongs to
-// it. Whatever goes wrong with the codec, the elements travel: where enc does not encode src, body is dst[:head] with
-// the raw form and src, and err says why. It is codecs.ErrUnsuited or a defect of the codec. Encode must be called in
-// turn.
+// Encode appends the encoding of src to dst, whose bytes from head on begin with the form of the Block. The elements
+// travel whatever goes wrong with the codec: if enc does not encode src, body is dst[:head] with the raw form and src,
+// and err is the reason, either codecs.ErrUnsuited or a defect of the codec. Encode must be called in turn.
 func (s *Slot) Encode(dst []byte, head int, enc codecs.Encoder, src []byte) (body []byte, err error) {
 	body, err = s.append(dst, enc, src)
 	if err != nil {

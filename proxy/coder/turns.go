@@ -2,9 +2,9 @@ package coder
 
 import "sync"
 
-// Turns has the blocks of a slot coded one at a time, in the order in which Next was called, by whatever goroutines.
-// The zero Turns is ready. Next must not be called by several goroutines at a time. Copies of Turns that has been used
-// are the same Turns.
+// Turns lets the blocks of a slot be coded one at a time, in the order of the calls of Next, by any goroutines. The
+// zero Turns is ready for use. Only one goroutine at a time may call Next. A copy of a Turns that has been used is the
+// same Turns.
 type Turns struct{ *turns }
 
 // A Ticket is one block's place in Turns.
@@ -37,7 +37,7 @@ func (t Ticket) Begin() { t.await(t.number) }
 // Await waits until the turn has ended.
 func (t Ticket) Await() { t.await(t.number + 1) }
 
-// End lets the next turn begin. It must be called once, also where nothing was coded.
+// End lets the next turn begin. It must be called once, even if nothing was coded.
 func (t Ticket) End() {
 	t.mu.Lock()
 	t.ended++

@@ -10,10 +10,10 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx
-// ends, or if it cannot be done: a peer is of a version that knows no rest, or a connection bypasses the tunnel.
-// Connections that keep it waiting for longer than patience, and all of a peer that does not answer, are reset; 0: none
-// are.
+// HandOver brings all connections to rest. It returns an error if they are not at rest when ctx ends, or if they cannot
+// rest because a peer's version does not know rest or a connection bypasses the tunnel. After an error everything goes
+// on as before. If patience is not 0, HandOver resets connections that do not come to rest within patience, and all
+// connections with a peer that does not answer.
 func (t *Table) HandOver(ctx context.Context, patience time.Duration) (*HandingOver, error) {
 	h := &HandingOver{t, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}, shut: map[string]bool{}, expected: map[string]bool{}}}
 	t.mu.Lock()

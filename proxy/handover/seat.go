@@ -14,8 +14,8 @@ import (
 // A Stream is a connection's part of the tunnel.
 type Stream = path.Stream
 
-// A Conn is a connection on the stream of the moment; *path.Conn is one. The Table calls all methods but Abort under
-// its lock: they must not wait, and must not call the Table.
+// A Conn is a connection on its present stream. *path.Conn implements it. The Table calls all methods but Abort under
+// its lock, so they must not wait, and must not call the Table.
 type Conn interface {
 	Rest()                 // has the connection come to rest
 	RestNext(next bool)    // the same once the peer's side is at rest; false takes that back

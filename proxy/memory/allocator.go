@@ -19,7 +19,7 @@ type Buffer struct {
 	Cost int // bytes that were taken from the budget for it; 0: it is from the connection's spare bytes
 }
 
-// PieceSize is the size of buffers for which Spare has room: one to read into, and one to send from.
+// PieceSize is the size of a buffer of which Spare has room for two: one to read into, and one to send from.
 const PieceSize = Spare / 2
 
 // Get returns a Buffer of size bytes, or of PieceSize if the budget has no bytes for more.
@@ -45,7 +45,7 @@ func (a *Allocator) Put(x Buffer) {
 	a.Give(x.Cost)
 }
 
-// Take takes n bytes from the budget, if they are to be had at once.
+// Take takes n bytes from the budget, and reports whether the budget had them.
 func (a *Allocator) Take(n int) bool { return a.Budget.Take(&a.Share, n) }
 
 // Give gives n bytes back to the budget.

@@ -27,8 +27,8 @@ import (
 //     before any memory is taken for it. The frames behind it wait in the tunnel. If others hold the memory for [Wait],
 //     which no waiting app is likely to outlast, the connection is reset.
 //
-// So in each direction all connections hold at most the budget and, for each connection, Spare: with 256 MiB and 10,000
-// connections 569 MiB.
+// So all connections together hold in each direction at most the budget and Spare for each connection: 569 MiB with a
+// budget of 256 MiB and 10,000 connections.
 type Budget struct {
 	mu     sync.Mutex
 	size   int64
@@ -37,8 +37,8 @@ type Budget struct {
 	nobody Share    // the peer of connections that have none, as in tests
 }
 
-// A Share counts the bytes of a budget that a connection, or a peer, holds. The zero Share holds nothing. The budget's
-// mu guards it.
+// A Share counts the bytes of a budget that a connection, or a peer, holds. The zero Share holds nothing. The Budget's
+// mu guards its Shares.
 type Share struct {
 	Peer  *Share // of whose connections this is one; nil: of no peer
 	held  int64
@@ -63,7 +63,7 @@ const (
 	MinBlock = 8 << 10
 )
 
-// ErrMemory says that a block has waited in vain.
+// ErrMemory says that a block has waited in vain for memory.
 var ErrMemory = errors.New("proxy: no memory for a block")
 
 // NewBudget returns a Budget of so many bytes.
@@ -79,7 +79,7 @@ func (b *Budget) Used() int64 {
 	return b.used
 }
 
-// Held returns how many bytes s holds, and how many connections wait of the peer that it stands for.
+// Held returns the bytes that s holds and, if s is the Share of a peer, the number of the peer's connections that wait.
 func (b *Budget) Held(s *Share) (bytes int64, waiting int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +121,7 @@ func (b *Budget) add(s *Share, n int64) bool {
 	return true
 }
 
-// Await takes n bytes, and waits for them behind connections of the same peer that wait already: for so long at most,
+// Await takes n bytes. It waits for them behind the connections of the same peer that wait already, for at most within,
 // or until gone is closed.
 func (b *Budget) Await(s *Share, n int, within time.Duration, gone <-chan struct{}) error {
 	b.mu.Lock()
@@ -182,8 +182,9 @@ func (b *Budget) Give(s *Share, n int) {
 	}
 }
 
-// Allowance returns the most bytes that a sender lets wait together, where a block has at most limit: a power of two,
-// so that it seldom changes. Both ends hold a block twice, and footprints are up to a quarter more.
+// Allowance returns the maximum of bytes that a sender lets wait together if a block has at most limit bytes. It is a
+// power of two, so that it seldom changes. It allows for the two copies of a block that each end holds, and for
+// footprints, which are up to a quarter more.
 func (b *Budget) Allowance(connections, limit int) int {
 	n := MinBlock
 	for share := b.size / 3 / int64(connections+1); int64(2*n) <= share && n < limit; {

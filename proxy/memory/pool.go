@@ -33,7 +33,7 @@ func Footprint(n int) int {
 	return size
 }
 
-// Get returns a slice of length n whose content is anything.
+// Get returns a slice of length n with any content.
 func (p *Pool) Get(n int) []byte {
 	if n == 0 {
 		return nil

@@ -32,13 +32,13 @@ type Quotas struct {
 	busy      atomic.Int64 // peers with connections
 }
 
-// New returns the quotas of peers that share so many cores, and so many bytes for the state of parsers.
+// New returns the quotas of peers that share a number of cores, and the bytes parsing for the state of parsers.
 func New(cores int, parsing int64) *Quotas {
 	return &Quotas{cores: cores, parsing: memory.NewBudget(parsing), scheduler: scheduler{cores: cores}}
 }
 
-// Schedule returns begin, which waits until the peer may work on a frame and returns end, which lets the next peer
-// work. They are for one goroutine at a time. While a peer is alone, begin does not wait.
+// Schedule returns begin, which waits until the peer may work on a frame, and returns end, which lets the next peer
+// work. Only one goroutine at a time may use them. While a peer is alone, begin does not wait.
 func (q *Quotas) Schedule(x *Quota) (begin func() (end func())) {
 	g := new(grant)
 	end := func() { q.scheduler.end(g) }
@@ -96,7 +96,7 @@ const (
 	decodeBurst = 64 << 20
 )
 
-// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed.
+// Pace waits until so many encoded bytes of the peer may be decoded, to so many bytes, or until gone is closed.
 func (x *Quota) Pace(encoded, decoded int, gone <-chan struct{}) {
 	if extra := decoded - decodeTimes*encoded; extra > 0 && x.busy.Load() > 1 {
 		x.decoding.await(extra, gone)

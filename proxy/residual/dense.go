@@ -104,9 +104,10 @@ func (d *Dense) Begin(every int) (flush bool) {
 	return every > 0 && d.values%every == 0
 }
 
-// Check is the content check: it compares a block with the tensor's last values and keeps it as the last. The block may
-// lose something if the verdict is tensor.Fits. presumed: it need not earn trust, and is compared with the last value
-// only. first says that there was nothing to compare it with. placed is the block's tensor's.
+// Check is the content check: it compares a block with the tensor's last values, and keeps the block as the last value.
+// The block may lose something if the verdict is tensor.Fits. If presumed is set the tensor need not earn trust, and
+// the block is compared with the last value only. first says that there was nothing to compare the block with. placed
+// is the Placed of the block's tensor.
 func (d *Dense) Check(off int, block []byte, presumed bool, placed *tensor.Placement) (v tensor.Verdict, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -200,8 +201,8 @@ func (d *Dense) Part(off, bytes int) []float32 {
 // Control returns the Control of the block at off. It may be used under Lock only.
 func (d *Dense) Control(off int) *feedback.Control { return &d.controls[off/controlSpan] }
 
-// Guarded reports whether the block at off should travel exactly, with its residual, since it is too far behind, and
-// counts its value.
+// Guarded counts a value of the block at off, and reports whether the block should travel exactly, with its residual,
+// since the receiver is too far behind.
 func (d *Dense) Guarded(off int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

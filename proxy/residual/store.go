@@ -8,9 +8,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Store holds the memories of tensors, up to a number of bytes. Beyond it the tensor that was used least recently is
-// forgotten: its residual is lost, and its next value travels exactly, since there is nothing to compare it with. Of
-// sparse tensors single rows are forgotten. A Store is safe for concurrent use.
+// A Store holds the memories of tensors, up to a limit of bytes. Beyond the limit it forgets the tensor that was used
+// least recently: the tensor's residual is lost, and its next value travels exactly, since there is nothing to compare
+// it with. Of a sparse tensor it forgets single rows. A Store is safe for concurrent use.
 type Store struct {
 	ledger
 	dense   lru.Cache[denseKey, *Dense]
@@ -21,8 +21,8 @@ type Store struct {
 	resumed func()      // may be nil
 }
 
-// Events are told to the owner of a Store. Its functions may be nil, are called with locks held, and must not call the
-// Store.
+// Events has the functions by which a Store tells its owner of events. They may be nil. The Store calls them with locks
+// held, so they must not call the Store.
 type Events struct {
 	Forgot     func(n int) // n tensors have lost their residual
 	ForgotRows func(n int) // n rows of sparse tensors have
@@ -51,9 +51,9 @@ func (s *Store) Held() (dense, sparse int, bytes int64) {
 	return s.dense.Len() + s.ended.Len(), len(s.rows), s.bytes
 }
 
-// Dense returns the memory of the dense tensor t, which is new if there was none or if size, type or origin have
-// changed. The memory of a tensor with t's origin whose connection has ended is t's. It is nil if t alone is larger
-// than the limit. lasting says that the tensor outlives its connection, and the process.
+// Dense returns the memory of the dense tensor t. The memory is new if there was none, or if size, type or origin have
+// changed; but if there is the memory of a tensor with t's origin, whose connection has ended, t takes it over. Dense
+// returns nil if t alone exceeds the limit. lasting says that the tensor outlives its connection, and the process.
 func (s *Store) Dense(job string, t tensor.Tensor, lasting bool) *Dense {
 	k := denseKey{job, t.Key}
 	s.mu.Lock()

@@ -2,9 +2,9 @@ package residual
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// Rows returns the memory of t's array, whose rows have width elements. It is new if there was none or if width or type
-// have changed, and nil if it had no room for a row. lasting says that the tensor outlives its connection, and the
-// process.
+// Rows returns the memory of t's array, whose rows have width elements. The memory is new if there was none, or if
+// width or type have changed. Rows returns nil if the memory would have no room for a row. lasting says that the tensor
+// outlives its connection, and the process.
 func (s *Store) Rows(job string, t tensor.Tensor, width int, lasting bool) *Rows {
 	k := rowsKey{job, t.Keys}
 	s.mu.Lock()
@@ -46,8 +46,8 @@ func (s *Store) DropRows(m *Rows) {
 	}
 }
 
-// GiveRows adds src to the residuals of rows of m; src is of no use then. Residuals of rows for which there is no room
-// are lost.
+// GiveRows adds src to the residuals of rows of m. src must not be used after it. If there is no room for a row its
+// residual is lost.
 func (s *Store) GiveRows(m *Rows, ids IDs, src []float32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

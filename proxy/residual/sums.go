@@ -25,8 +25,8 @@ type input struct {
 	number int
 }
 
-// Put notes a message. sample is a sample of it. If there are too many, a message that waits in vain makes room, or
-// this one is not noted.
+// Put notes a message by a sample of it. If there are too many messages, one that waits in vain makes room; if there is
+// none such, Put does not note the message.
 func (s *Sums) Put(job *Job, t tensor.Tensor, sample *tensor.Contribution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

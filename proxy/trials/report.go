@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Report tells the bytes that candidates would make of the bytes that this proxy sends. Its JSON names are stable.
+// A Report says how many bytes the candidates would make of the bytes that this proxy sends. Its JSON names are stable.
 type Report struct {
 	Codecs  []string `json:"codecs"`             // the candidates
 	Share   float64  `json:"core_share"`         // of one core that trials may take
@@ -22,7 +22,7 @@ type Report struct {
 	Groups  []Group  `json:"groups"`         // everything that was sent, by peer, job and role
 }
 
-// A Group is the bytes of a job to a peer that have one role.
+// A Group has the bytes of one role that a job has sent to a peer.
 type Group struct {
 	Peer       string      `json:"peer"`
 	Job        string      `json:"job"`
@@ -50,7 +50,8 @@ type Money struct {
 	Saved    float64 `json:"saved"` // against the present way; negative: a loss
 }
 
-// A Sent is the bytes of a role of a job that a proxy has sent to a peer: of apps, and handed to the tunnel for them.
+// A Sent has the bytes of one role that a job has sent to a peer: the raw bytes of the apps, and the wire bytes that
+// were handed to the tunnel for them.
 type Sent struct {
 	Peer, Job string
 	Role      tensor.Role

@@ -1,11 +1,11 @@
-// Package receive is the way of a connection's bytes from the tunnel to the app. It has no policy and guesses nothing:
-// frames say how the sender has coded the bytes.
+// Package receive carries a connection's bytes from the tunnel to the app. It has no policy and guesses nothing: frames
+// say how the sender has coded the bytes.
 //
 //	tunnel ─▶ read ─▶ decode ─▶ deliver ─▶ app
 //
-// read takes frames and the memory for them; decode makes elements of blocks, on any core; deliver shows the bytes in
-// stream order to the parser of this direction, so that the parser of the own app's bytes knows the bytes before them,
-// and writes them to the app.
+// read takes frames, and reserves memory for them. decode turns blocks into elements, on any core. deliver writes the
+// bytes to the app in stream order. Before that it shows them to the parser of this direction, so that the parser of
+// the own app's bytes knows what the app has received.
 package receive
 
 import (
@@ -35,8 +35,8 @@ type Receiver struct {
 	mask    tensor.Mask // of the Blocks, Refs and Parts that follow
 }
 
-// New returns the Receiver of a connection, which reads c.Stream. learner, which may be nil, is shown the bytes that
-// are delivered.
+// New returns the Receiver of a connection, which reads c.Stream. The Receiver shows the bytes that it delivers to
+// learner, which may be nil.
 func New(c *path.Conn, learner parser.Parser) *Receiver {
 	env := c.Env
 	r := &Receiver{conn: c, deliver: deliverer{conn: c, app: c.App, learner: learner}}
@@ -55,8 +55,8 @@ func New(c *path.Conn, learner parser.Parser) *Receiver {
 	return r
 }
 
-// Run delivers the bytes that the peer sends until its CloseWrite (nil), a Reset (path.ErrAppReset), a Rest
-// (path.ErrRest), or until something breaks.
+// Run delivers the bytes that the peer sends. It returns nil after a CloseWrite frame, path.ErrAppReset after a Reset
+// frame, path.ErrRest after a Rest frame, and another error if something breaks.
 func (r *Receiver) Run() error {
 	for {
 		f, err := r.frames.Next()
@@ -115,14 +115,14 @@ func (r *Receiver) received(err error) error {
 	return err
 }
 
-// Stuck reports whether the app has taken no byte since the last call, and is offered some.
+// Stuck reports whether a write to the app is under way and the app has taken no byte since the last call of Stuck.
 func (r *Receiver) Stuck() bool {
 	last, taken := r.seen, r.taken
 	r.seen, r.taken = r.deliver.writes.Load(), r.conn.Taken()
 	return r.seen == last && last%2 == 1 && r.taken == taken
 }
 
-// Learner returns the parser that is shown the bytes; nil: there is none, or it gave up.
+// Learner returns the parser that is shown the bytes, or nil if there is none or it gave up.
 func (r *Receiver) Learner() parser.Parser { return r.deliver.learner }
 
 // Wait waits until nothing is under way.

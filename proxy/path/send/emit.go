@@ -8,9 +8,9 @@ import (
 
 // An emitter writes frames to the tunnel, in stream order, and gives back the memory of blocks that have left.
 //
-// The frames of small encodings leave several at a time: to wake the tunnel's writer for each, and the far proxy for
-// each of its records, costs as much as some codecs. They wait only while there is more to read from the app, so that
-// an app, or a network before it, that is slower than this proxy has its blocks sent one by one, as they come.
+// Frames of small encodings leave several at a time. It would cost as much as some codecs to wake the tunnel's writer
+// for each frame, and the far proxy for each record. Frames wait only while there is more to read from the app. So if
+// the app, or a network before it, is slower than this proxy, its blocks leave one by one as they come.
 type emitter struct {
 	*direction
 	pipe      *pipe.Pipe
@@ -20,8 +20,8 @@ type emitter struct {
 	spare     spare
 }
 
-// maxWaiting is how many groups leave together at most: of blocks of 1 MiB two milliseconds' work. They leave earlier
-// if their frames are long.
+// maxWaiting is the maximum of groups that leave together. With blocks of 1 MiB they are the work of two milliseconds.
+// Groups with long frames leave earlier.
 const maxWaiting = 4
 
 // opaque sends bytes verbatim. buf begins with frame.MaxHeader bytes of room, which are overwritten.
@@ -49,8 +49,8 @@ func (e *emitter) opaque(buf []byte) error {
 	})
 }
 
-// group writes the frames of a group, whose blocks are encoded. more: on the sender's own goroutine, which will read
-// again at once.
+// group writes the frames of a group whose blocks are encoded. more says that the caller is the sender's own goroutine,
+// which will read again at once.
 func (e *emitter) group(g *group, more bool) error {
 	var few [4][]byte // of one block
 	frames := few[:0]
@@ -214,7 +214,7 @@ func (e *emitter) writeMore(frames ...[]byte) error {
 	return nil
 }
 
-// flush has the frames that wait leave. It does not wait itself. The sender's own goroutine must call it.
+// flush lets the frames that wait leave. It does not wait itself. Only the sender's own goroutine may call it.
 func (e *emitter) flush() {
 	if e.waiting > 0 {
 		e.waiting = 0
@@ -222,8 +222,8 @@ func (e *emitter) flush() {
 	}
 }
 
-// reserve takes n bytes. Where there are none it waits until everything that is under way has left, and has given back
-// its own.
+// reserve takes n bytes from the budget. If there are none it waits until everything that is under way has left and has
+// given back its memory, and tries again.
 func (e *emitter) reserve(n int) bool {
 	if e.alloc.Take(n) {
 		return true

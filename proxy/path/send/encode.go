@@ -13,7 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// An encoder makes frames of blocks, on any core, and has them leave in order.
+// An encoder makes the frames of blocks, on any core, and passes them on in order.
 type encoder struct {
 	*direction
 	emit  *emitter
@@ -59,7 +59,7 @@ func (e *encoder) group(g *group) error {
 	return e.handOver(g)
 }
 
-// handOver has any core encode the blocks of a group.
+// handOver lets any core encode the blocks of a group.
 func (e *encoder) handOver(g *group) error {
 	return e.emit.pipe.Do(pipe.Item{
 		Work: func() { e.blocks(g) },
@@ -90,7 +90,7 @@ func (e *encoder) quick(g *group) bool {
 	return took < pipe.HandOver(size)
 }
 
-// block makes a block's frame, in its turn. Whatever goes wrong with the codec, the elements travel: raw.
+// block makes a block's frame, in its turn. If anything goes wrong with the codec, the elements travel raw.
 func (e *encoder) block(b *block) {
 	b.turn.Begin()
 	defer b.turn.End()
@@ -170,7 +170,8 @@ type measure struct {
 	value, sum float64
 }
 
-// measure looks at a block that is about to be encoded; nil: the block leaves no residual, or it is not its turn.
+// measure looks at a block that is about to be encoded. It returns nil if the block leaves no residual, or if it is not
+// one of the blocks that are measured (driftEvery).
 func (e *encoder) measure(b *block) *measure {
 	residual := b.currentResidual()
 	if residual == nil || !b.decl.DType.Float() {
@@ -203,8 +204,9 @@ func (b *block) currentResidual() []float32 {
 	return b.slot.residual
 }
 
-// drift observes the norm of the residual that an encoding has left, over that of its value: for aggregates, how far
-// the replicas may be apart; and over that of the sum that was encoded: the relative error of the codec.
+// drift records two ratios of the norm of the residual that an encoding has left. Over the norm of the value, it says
+// for aggregates how far the replicas may be apart. Over the norm of the sum that was encoded, it is the relative error
+// of the codec.
 func (e *encoder) drift(b *block, m *measure) {
 	if b.sparsity > 0 {
 		b.record.Adapted(b.sparsity)

@@ -26,11 +26,11 @@ type reader struct {
 }
 
 const (
-	// betweenTensors is how much is read where a large tensor has ended and another is likely to follow: room for the
-	// bytes between them and for little of the next, which has to be copied to its block.
+	// betweenTensors is the number of bytes that are read when a large tensor has ended and another is likely to
+	// follow: room for the bytes between the two, and for little of the next tensor, which must be copied to its block.
 	betweenTensors = 16 << 10
-	// ahead is how many bytes more than a block lacks are worth waiting for, where they are sure to come: twice as many
-	// as a segment on loopback holds.
+	// ahead is the number of bytes beyond the end of a block that are worth waiting for if they are sure to come: twice
+	// as many as a segment on loopback holds.
 	ahead = 128 << 10
 )
 
@@ -76,7 +76,7 @@ func (r *reader) rate() float64 {
 	return rate
 }
 
-// resend hands on the bytes that the Sender before has read at rest.
+// resend hands on the bytes that the Sender before this one has read while it was at rest.
 func (r *reader) resend() error {
 	defer r.unsent.drop()
 	for _, p := range r.unsent.pieces {
@@ -87,7 +87,8 @@ func (r *reader) resend() error {
 	return nil
 }
 
-// ended makes a FIN no error. The end of the stream is no FIN if a write has used up the error of the reset that it is.
+// ended returns nil if err is a FIN, and an error that wraps path.ErrAppGone if it is a reset. A reset can look like
+// the end of the stream if a write has used up its error.
 func (r *reader) ended(err error) error {
 	if err == io.EOF && !r.conn.WasReset() {
 		return nil
@@ -95,7 +96,7 @@ func (r *reader) ended(err error) error {
 	return fmt.Errorf("%w: %w", path.ErrAppGone, err)
 }
 
-// deadline limits the next read where a block waits that its sender may not be able to complete.
+// deadline limits the time of the next read if a block waits whose rest may not come before the app has an answer.
 func (r *reader) deadline() error {
 	if !r.cut.group.timed && !r.armed {
 		return nil
@@ -136,8 +137,9 @@ func (r *reader) once() (came bool, err error) {
 	return true, err
 }
 
-// minBytes returns for how many bytes to wait where n are wanted: for all, and for some that follow them, if the app
-// writes them without waiting for an answer and nothing that is timed waits besides.
+// minBytes returns the number of bytes for which a read of n bytes should wait: one, unless the app writes all n
+// without waiting for an answer. Then it is n and, unless a block waits under the stall timer, some bytes that surely
+// follow.
 func (r *reader) minBytes(n int) int {
 	switch hold := r.cut.direct.hold; {
 	case hold < n:

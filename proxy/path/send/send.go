@@ -1,5 +1,5 @@
-// Package send is the way of a connection's bytes from the app to the tunnel. Only the sender decides how a tensor
-// travels; frames tell the receiver.
+// Package send carries a connection's bytes from the app to the tunnel. Only the sender decides how a tensor travels;
+// frames tell the receiver.
 //
 //	app ─▶ read ─▶ classify ─▶ cut ─▶ choose ─▶ encode ─▶ emit ─▶ tunnel
 //
@@ -51,8 +51,8 @@ func New(c *path.Conn, f policy.Flow) (*Sender, error) {
 	return s, err
 }
 
-// Detached returns a Sender that reads from no app: the caller gives it bytes by Opaque and Tensor. failed, which may
-// be nil, is called with the first error of the stream.
+// Detached returns a Sender that reads from no app. The caller gives it bytes by Opaque and Tensor. The Sender calls
+// failed, unless that is nil, with the first error of the stream.
 func Detached(c *path.Conn, f policy.Flow, failed func(error)) *Sender {
 	s := &Sender{direction: direction{conn: c, flow: f}}
 	d := &s.direction
@@ -73,8 +73,9 @@ func (s *Sender) Parse(p parser.Parser) { s.classify.parser, s.direction.namer =
 // Recognized names the protocol of the bytes once the parser has seen a tensor.
 func (s *Sender) Recognized(protocol string) { s.direction.flow.Protocol = protocol }
 
-// Run carries the app's bytes until its FIN (nil), a reset by the app (path.ErrAppGone), path.ErrRest or the tunnel's
-// end (another error). All bytes that were read have been submitted then; they may not have left.
+// Run carries the app's bytes. It returns nil after the app's FIN, path.ErrAppGone after a reset by the app,
+// path.ErrRest when the direction is at rest, and another error when the tunnel ends. All bytes that were read have
+// then been submitted, but they may not have left.
 func (s *Sender) Run() error {
 	err := s.read.run()
 	if shadow := s.direction.conn.Shadow; shadow != nil {
@@ -88,16 +89,16 @@ func (s *Sender) Run() error {
 	return err
 }
 
-// Forget ends the connection's part in its job, and forgets its tensors where the protocol does. It is for a Sender at
-// rest that no other continues; Run does it otherwise.
+// Forget ends the connection's part in its job, and forgets the connection's tensors if its protocol does. It must be
+// called for a Sender at rest that no other Sender continues. Else Run does it.
 func (s *Sender) Forget() {
 	s.choose.past.forget(s.classify.forgets())
 	s.choose.past.leave()
 	s.read.unsent.drop()
 }
 
-// Continue has s, which has not run, take over from a Sender of the same direction that is at rest: its parser,
-// protocol, and the past of its tensors. Slots are declared anew.
+// Continue makes s, which must not have run, take over the parser, the protocol and the past of the tensors from old, a
+// Sender of the same direction that is at rest. Slots are declared anew.
 func (s *Sender) Continue(old *Sender) {
 	s.classify.parser, s.classify.ended = old.classify.parser, old.classify.ended
 	s.direction.flow, s.direction.namer, s.direction.come = old.direction.flow, old.direction.namer, old.direction.come
@@ -110,14 +111,14 @@ func (s *Sender) Continue(old *Sender) {
 // Wait waits until everything that was submitted has left, and returns the first error.
 func (s *Sender) Wait() error { return s.emit.pipe.Wait() }
 
-// Opaque sends bytes that are no tensor's. They begin behind frame.MaxHeader bytes of room in buf.
+// Opaque sends bytes that belong to no tensor. They begin behind frame.MaxHeader bytes of room in buf.
 func (s *Sender) Opaque(buf []byte) error { return s.cut.opaque(buf) }
 
 // Tensor sends bytes of t, which begin behind frame.MaxHeader bytes of room in buf.
 func (s *Sender) Tensor(t tensor.Tensor, buf []byte) error { return s.cut.tensor(t, buf, nil) }
 
-// End sends the bytes that wait verbatim and forgets the connection's tensors, where the protocol does. A Sender that
-// Run has run must not be ended.
+// End sends the bytes that wait verbatim, and forgets the connection's tensors if its protocol does. It must not be
+// called after Run.
 func (s *Sender) End() error {
 	err := s.cut.fallBack(false)
 	s.choose.past.forget(false)
