@@ -63,6 +63,8 @@ func TestAnnouncedBesideOthers(t *testing.T) {
 		{"control variates of PyTorch", sim.Map{"a", ref(torch, 0)}, sim.Map{"scaffold_c_diff", sim.Map{"a", ref(torch, 1)}}, one, []tensor.Role{gradient, exact, exact}},
 		{"an array that is both", plain, sim.Map{"scaffold_c_diff", orderedDict(ordered, sim.Map{"b", ref(torch, 1)})}, one, []tensor.Role{gradient, exact, exact}},
 		{"an array that is also passed on", plain, sim.Map{"scaffold_c_diff", sim.Map{"b", ref("LazyDownloadRef", 1)}}, one, []tensor.Role{gradient, exact, exact}},
+		{"a statistic under a second name", sim.Map{"a.running_mean", ref(torch, 0), "b", ref(torch, 0), "c", ref(torch, 1)}, sim.Map{}, one,
+			[]tensor.Role{exact, gradient, exact}},
 		{"an OrderedDict", orderedDict(ordered, plain), sim.Map{}, one, []tensor.Role{gradient, gradient, exact}},
 		{"an OrderedDict in the meta", sim.Map{"a", ref(torch, 0)}, sim.Map{"scaffold_c_diff", orderedDict(ordered, sim.Map{"a", ref(torch, 1)})}, one,
 			[]tensor.Role{gradient, exact, exact}},
@@ -91,6 +93,19 @@ func TestAnnouncedBesideOthers(t *testing.T) {
 				t.Errorf("%s: tensor %d has %d other bytes", c.name, i, len(v.Data))
 			}
 		}
+	}
+}
+
+// Differences of weights are gradients only where a client sends them: an update that the server passes on must arrive
+// alike at all clients.
+func TestDifferencesOfTheServer(t *testing.T) {
+	files, elements := model(true, 1)
+	j := newJob("site-1.job", 1<<20)
+	j.send(parser.Server, "return_only", "server_command:get_task", "a", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
+	j.download(parser.Server, "ref", files, false)
+	found := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Server]
+	if got := roles(found); !slices.Equal(got, slices.Repeat([]tensor.Role{tensor.Exact}, len(elements))) {
+		t.Errorf("roles %v, want all of %d exact", got, len(elements))
 	}
 }
 
