@@ -1,17 +1,17 @@
-// Package tunnel carries many streams of bytes between sites over a few authenticated connections, the
-// carriers. Streams outlive carriers: every byte has a 64-bit offset in its stream. Bytes that are not acknowledged are
-// kept. When the carrier on which they left is lost, the same bytes leave again on another. So one mechanism serves for
-// spreading a stream over carriers, for exchanging them (a key wears out, a certificate ends), and for
-// resuming after an outage.
+// Package tunnel carries many streams of bytes between sites over a few authenticated connections, the carriers.
+// Streams outlive carriers. Every byte has a 64-bit offset in its stream, and the sender keeps it until it is
+// acknowledged. When a carrier is lost, the unacknowledged bytes that left on it leave again on another carrier. So one
+// mechanism spreads a stream over carriers, replaces carriers (a key wears out, a certificate ends), and resumes after
+// an outage.
 //
 // # Sessions
 //
-// Two sites share one session at a time. Each names its half of it by an incarnation, 128 random bits, and draws a new
-// one when it starts and when it gives a session up: after Config.Resume without a carrier, or when the peer breaks the
-// protocol. A carrier belongs to the session of a pair of incarnations; a pair that a side does not know is the end of
-// its older session, whose streams are all lost; but as long as a carrier of that one still answers PING, it is another
-// proxy with the same certificate, and refused. A peer is the site that its certificate says, nothing else: see
-// Config.Peers.
+// Two sites share one session at a time. Each side names its half of the session by an incarnation, 128 random bits. It
+// draws a new incarnation when it starts and when it gives a session up: after Config.Resume without a carrier, or when
+// the peer breaks the protocol. A carrier belongs to the session of a pair of incarnations. A carrier with a pair that
+// a side does not know ends that side's older session, whose streams are all lost. But if a carrier of the older
+// session still answers PING, the new carrier is one of another proxy with the same certificate, and is refused. Only
+// the certificate says which site a peer is: see Config.Peers.
 //
 // # Wire
 //
