@@ -189,3 +189,41 @@ func TestGather(t *testing.T) {
 		}
 	}
 }
+
+// Declarations, Gathers and lengths beyond what a sender makes are broken frames, and the last ones within it are none.
+func TestBounds(t *testing.T) {
+	declare := func(codec string, d tensor.DType, n int) error {
+		_, err := ParseDeclaration((&Declaration{Codec: codec, DType: d, N: n}).Append(nil))
+		return err
+	}
+	gather := func(blocks int) (body []byte) {
+		for i := range blocks {
+			body = AppendRun(body, 4, i)
+		}
+		return body
+	}
+	gathered := func(blocks int) error {
+		_, err := ParseGather(gather(blocks))
+		return err
+	}
+	text := func(n int) string { return string(make([]byte, n)) }
+	// Of ten bytes the last one may only be 1, for the highest of 64 bits.
+	length := func(last byte) error {
+		wire := append([]byte{byte(Bytes), 0x85, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, last}, "bytes"...)
+		r := Reader{Source: &cutReader{b: wire, sizes: []int{100}}, Limit: anyLength, Reserve: freely, Pool: new(memory.Pool)}
+		_, err := r.Next()
+		return err
+	}
+	for name, c := range map[string]struct{ within, beyond error }{
+		"a codec's text":       {declare(text(maxCodecText), tensor.Float32, 1), declare(text(maxCodecText+1), tensor.Float32, 1)},
+		"no elements":          {declare("int8", tensor.Float32, 1), declare("int8", tensor.Float32, 0)},
+		"elements":             {declare("int8", tensor.Float32, MaxBlock/4), declare("int8", tensor.Float32, MaxBlock/4+1)},
+		"a type":               {declare("int8", tensor.Float64, 1), declare("int8", 200, 1)},
+		"blocks of a Gather":   {gathered(MaxGathered), gathered(MaxGathered + 1)},
+		"a number of 10 bytes": {length(0), length(2)},
+	} {
+		if c.within != nil || !errors.Is(c.beyond, ErrFrame) {
+			t.Errorf("%s: within the bound %v, beyond it %v", name, c.within, c.beyond)
+		}
+	}
+}
