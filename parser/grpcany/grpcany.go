@@ -3,11 +3,10 @@
 //
 // # Messages
 //
-// A message is a Protocol Buffer, whose fields have numbers and lengths but no names, and where they have a length no
-// types. A field of at least 1 KiB may be a message, bytes, a text, or packed numbers. The first such field at a place
-// (a method, a side, and the numbers of the fields that it lies in) is taken for one value, and is tried (trial.go): it
-// is a message if its bytes are fields up to its very end, and else a leaf. From then on fields at that place are read
-// likewise.
+// A message is a Protocol Buffer. Its fields have numbers but no names, and a field with a length has no type. A field
+// of at least 1 KiB may be a message, bytes, a text, or packed numbers. The first such field at a place (a method, a
+// side, and the numbers of the fields that it lies in) is a trial (trial.go): if its bytes are fields up to their end,
+// fields at that place are messages from then on, and otherwise they are leaves.
 //
 // # Tensors
 //
@@ -20,9 +19,9 @@
 //	the message's number in its call, if calls of the method have ended with several messages
 //
 // A call that has failed may be made again, by gRPC's retry policy or by the framework, and a server may send other
-// clients the same: so leaves are said to repeat if they are numbers, or if nothing is known of their place yet. Bytes
-// that are no numbers, such as images, are not: they are most often others each time, and would take the room of
-// tensors at the peer.
+// clients the same: so leaves are said to repeat if they are numbers, or if nothing is known of their place yet. Other
+// bytes, such as images, are not said to repeat: they usually differ each time, and would take the room of tensors at
+// the peer.
 //
 // # Limits
 //

@@ -1,6 +1,6 @@
-// Package http2 reads HTTP/2 connections (RFC 9113) byte by byte, for the parsers of frameworks that speak it. It tells
-// the content of streams from all other bytes, and changes, holds back and answers nothing: frames, their lengths and
-// their order stay as they are.
+// Package http2 reads HTTP/2 connections (RFC 9113) byte by byte, for the parsers of frameworks that speak it. It
+// separates the content of streams from all other bytes. It changes no byte, holds none back and answers none: frames,
+// their lengths and their order stay as they are.
 //
 // # Wire
 //
@@ -21,24 +21,24 @@
 //
 // # Use
 //
-// [New] makes the two [Direction]s of a connection, each of them a [parser.Parser]. Whoever reads the streams gives New
-// a function that is called with the header fields of each request, and returns an [Exchange] or nil. The Exchange is
-// given the header fields that follow, and the content of DATA frames as it comes, which it classifies. Content without
-// an Exchange is opaque.
+// [New] makes the two [Direction]s of a connection, each of them a [parser.Parser]. Its caller gives New a function,
+// which gets the header fields of each request and returns an [Exchange] or nil. The Exchange gets the header fields
+// that follow, and classifies the content of DATA frames as it comes. Content without an Exchange is opaque.
 //
 //	open ──▶ Exchange ◀── Headers(side, fields)       response, trailers
 //	                  ◀── Data(side, b, rest)         content, in pieces of any size
 //	                  ◀── Close()                     both sides have ended, or one has reset the stream
 //
-// Header blocks are compressed (HPACK, RFC 7541) with a state that every block of a direction changes, so a connection
-// can only be read from its first byte on, and each header block is decoded, whoever reads its stream.
+// Header blocks are compressed (HPACK, RFC 7541) with a state that every block of a direction changes. So a connection
+// can be read only from its first byte on, and every header block is decoded, also that of a stream without an
+// Exchange.
 //
 // # Limits
 //
-// A direction ends in an error, and travels verbatim from there, where it breaks the protocol, where a header block is
-// larger than 256 KiB or lists more than that, and where its encoder wants a dynamic table of more than 64 KiB. The
-// decoder does not ask whether the other side has allowed a size up to that (SETTINGS_HEADER_TABLE_SIZE): that is
-// between the two ends, and a decoder with a larger table reads the same fields, since entries are counted from the
-// newest. Of the streams that are open at once, the first 4,096 are read. A direction holds at most a header block, a
-// table and the streams, whatever a peer sends.
+// A direction ends in an error, and travels verbatim from there, if it breaks the protocol, if a header block or the
+// list of its fields is larger than 256 KiB, or if its encoder wants a dynamic table of more than 64 KiB. The decoder
+// does not check that the other side has allowed the table's size (SETTINGS_HEADER_TABLE_SIZE): a decoder with a larger
+// table reads the same fields, since entries are counted from the newest one. Of the streams that are open at the same
+// time, the first 4,096 are read. Whatever a peer sends, a direction holds at most one header block, one table and
+// these streams.
 package http2

@@ -28,9 +28,9 @@
 // # Tensors
 //
 // The vals frame of every message is a tensor if it is not empty: Size is the frame's, Hold the rest of it, since a
-// sender writes it whole. Beside it, the keys of rows after the array's own, and from 256 bytes on the keys after the
-// first and the lengths, are Exact tensors, which Index tells from payloads. All other bytes are opaque, and so is
-// everything after bytes that are not understood.
+// sender writes it whole. The keys of rows that follow the array's own key are an Exact tensor beside it, and so are,
+// from 256 bytes on, the keys after the first one and the lengths; Index tells these tensors from payloads. All other
+// bytes are opaque. After bytes that the parser does not understand everything is opaque.
 //
 // MXNet (src/kvstore/kvstore_dist.h, kvstore_dist_server.h) and BytePS (byteps/common/common.cc) send vals as bytes.
 // The meta's head says how to read them: it pairs the request type, dense, row-sparse or compressed, with the element
@@ -41,11 +41,11 @@
 //   - A push is a [tensor.Gradient], except the pushes that begin a key: the first push of rank 0 in MXNet holds the
 //     initial weights, and is [tensor.Exact]. No field says so. In BytePS the first push of every worker makes room on
 //     the server, and a broadcast of weights is the second push of a key that has no third (broadcast_parameters in
-//     byteps/torch): both are Exact. A push is sure to be a gradient if a worker was seen to give the servers an
-//     optimizer; without one a job may average weights, and the content is to be checked ([tensor.ByWire]).
-//   - An answer to a pull is [tensor.State] if a worker was seen to give the servers an optimizer (command 0), else the
-//     sum of the round's gradients, an [tensor.Aggregate]; but Unknown if the job's beginning, where the command
-//     stands, was not seen. In BytePS it is an Aggregate.
+//     byteps/torch): both are Exact. A push is certainly a gradient if the parser has seen a worker give the servers an
+//     optimizer. Without an optimizer a job may average weights, and the content must be checked ([tensor.ByWire]).
+//   - An answer to a pull is [tensor.State] if the parser has seen a worker give the servers an optimizer (command 0).
+//     Otherwise it is the sum of the round's gradients, an [tensor.Aggregate]. It is Unknown if the parser has not seen
+//     the job's beginning, where the command stands. In BytePS it is an Aggregate.
 //   - A push of floats by another application is a Gradient if the job's configuration says that its sums are, and if
 //     all its values are of one length; the first that rank 0 sends to a server is Exact, since it may be the initial
 //     weights.
@@ -58,10 +58,10 @@
 // # Jobs
 //
 // The connections of a job through one peer share facts: which node is a worker and which a server, and the commands.
-// What nodes of this site say holds for all peers (own.go). The scheduler's table of nodes (ADD_NODE) joins connections
-// through the peer by the address that they go to. Without a table all connections of a configured job are joined, and
-// other connections stand alone. A table that differs, or that a node gets once more on another connection, begins a
-// new run.
+// Messages of this site's nodes count for all peers (own.go). The scheduler's table of nodes (ADD_NODE) joins
+// connections through the peer by the address that they go to. Without a table all connections of a configured job are
+// joined, and other connections stand alone. A table that differs, or that a node gets once more on another connection,
+// begins a new run.
 //
 // # Keys
 //
@@ -87,9 +87,9 @@
 //
 // Memory is bounded whatever a peer sends: 2 MiB for a direction while a large meta comes, and for all jobs together
 // the last 2^17 keys pushed, 2^14 indices, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most
-// 2^10 nodes. Of several peers the one that has told most has its own forgotten, so that no peer has another's
-// forgotten that has told less than its share; of that peer's the entry that was not used for longest is forgotten
-// first; a forgotten key begins again, exactly, and a forgotten job's answers are Unknown.
+// 2^10 nodes. When an entry must go, it is one of the peer that has most entries, and of these the entry that has not
+// been used for longest. So a peer that keeps to its share loses nothing to another peer. A key that was forgotten
+// begins again, exactly, and answers of a job that was forgotten are Unknown.
 package pslite
 
 import "github.com/gradproxy/gradproxy/parser"

@@ -24,11 +24,12 @@
 //
 // # Tensors
 //
-// The content of a RecvTensor response is a tensor if its type and shape, which come before it, account for its length.
-// So are the pieces of a RecvBuf response, joined. Other calls carry arguments, results and initial values: contents of
-// 256 bytes or more are [tensor.Exact]. So is a packed list of floats or doubles in place of a content, of any call, if
-// it has as many as the shape. Strings, other lists, lists that end in a value for all the rest, and contents that come
-// before their type are opaque. DATA frames cut a tensor anywhere; Hold is 0 until the message's last frame.
+// The content of a RecvTensor response is a tensor if its length is that of its type and shape, which come before it.
+// The pieces of a RecvBuf response are together one tensor. Other calls carry arguments, results and initial values,
+// whose contents of 256 bytes or more are [tensor.Exact]. A packed list of floats or doubles in place of a content is a
+// tensor too, in any call, if it has as many elements as the shape. Strings, other lists, lists that end in a value for
+// all the rest, and contents that come before their type are opaque. DATA frames cut a tensor anywhere; Hold is 0 until
+// the message's last frame.
 //
 // # Roles
 //
@@ -42,11 +43,11 @@
 //   - 4 KiB or more that are added to a variable or subtracted from one, or part of the value that renews it: a
 //     Gradient if the configuration says that sums are, since sums of metrics look the same
 //   - an assigned value, and a variable that is read, or rows of it: [tensor.State]
-//   - numbers that are no floats, and answers to a request that has come before: Exact
-//   - all else, or several of these at once, and whatever has no graph: [tensor.Unknown]
+//   - integers, and the answer to a request that was made before: Exact
+//   - any other use, several of these uses at once, and a tensor without a graph: [tensor.Unknown]
 //
-// Rows of a gradient have Keys, but their numbers come in a message of their own, before or after them: no residual can
-// be told by row, and they travel losslessly.
+// Rows of a gradient have Keys, but the rows' numbers come in a message of their own, before the rows or after them. So
+// no row has a residual, and rows travel losslessly.
 //
 // Collectives have no graph on the wire. CompleteInstance tells type and shape. A broadcast is Exact; a sum of floats
 // from its third call on is, if the configuration says that sums are gradients, a Gradient in the ring's first pass and
@@ -54,9 +55,9 @@
 //
 // # Facts
 //
-// Graphs are registered on one connection and used on others, and after a reconnect they are not sent again, so facts
-// belong to the job, or without one to the peer. A proxy that starts in the middle of a job knows no graphs, and calls
-// nothing a gradient.
+// A process registers a graph on one connection and uses it on others, and does not send it again after a reconnect. So
+// facts belong to the job, or to the peer where no job is configured. A proxy that starts in the middle of a job knows
+// no graphs, and calls nothing a gradient.
 //
 // A Key is made of the devices, the sender's incarnation, the edge, type, shape and, where it is known, the function. A
 // Base leaves out the receiver.
@@ -64,8 +65,8 @@
 // # Limits
 //
 // Memory is bounded whatever a peer sends: for all jobs together eight graphs under way of 16 MiB each, 32 MiB of
-// graphs' edges, 2^14 steps, requests and instances, 2^12 collectives; of one message 2^10 functions. The oldest of the
-// peer that has told most are forgotten first. From one edge at most 2^14 inputs are followed. Of a TensorFlow 1 graph
-// only the parts that cross the link are seen: the parts for servers at another site than the process that registers
-// them. In a loop each iteration has keys of its own.
+// graphs' edges, 2^14 steps, requests and instances, 2^12 collectives; of one message 2^10 functions. When facts must
+// go, the oldest facts of the peer that has most of them are forgotten first. From one edge at most 2^14 inputs are
+// followed. Of a TensorFlow 1 graph only the parts that cross the link are seen: the parts for servers at another site
+// than the process that registers them. In a loop each iteration has keys of its own.
 package tensorflow

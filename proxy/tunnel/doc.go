@@ -76,21 +76,26 @@
 //
 // A session has up to 16 slots with a carrier each. The one in the lowest slot is the express: it takes small chunks
 // (up to 16 KiB) of streams that have little under way, so that small messages do not stand behind bulk in a socket;
-// offsets restore the order. The others take anything, and an only carrier does. Where a round trip takes 4 ms or more
-// the express lets small chunks gather for an eighth of the round trip, at most 4 ms, after a packet of DATA
-// (gather.go), if more than a few come; a chunk that comes later leaves at once. A WINDOW for few bytes waits up to two
-// round trips, at most 25 ms, for a packet to ride with (lazy.go). Of two carriers in a slot the newer one stays, by
-// generation, then by the dialer; the other one leaves: no DATA, and its end when all that left on it is acknowledged.
-// A carrier that has brought nothing for 15 s is dead (PING every 5 s).
+// offsets restore the order. The other carriers take chunks of any size, and so does a carrier that is alone. Where a
+// round trip takes 4 ms or more, the express gathers small chunks (gather.go): after a packet of DATA it waits for an
+// eighth of the round trip, at most 4 ms, for further chunks, if more than a few come. A chunk that comes later leaves
+// at once. A WINDOW for few bytes waits up to two round trips, at most 25 ms, for a packet to ride with (lazy.go). If
+// two carriers are in one slot, the one of the newer generation stays, and of two of one generation the dialer decides.
+// The other carrier leaves: it sends no more DATA, and ends when everything that left on it is acknowledged. A carrier
+// that has brought nothing for 15 s is dead (PING every 5 s).
 //
 // # Memory
 //
-// Config.Memory bounds the bytes in buffers of all sessions. A stream begins with a credit of 1/2048 of it, 16
-// to 256 KiB, and is given more, up to 32 MiB, when a window is read within four round trips, as long as all that
-// is promised stays below 80 % of the budget. Over 90 % openings are refused, over 95 % the stream with most to
-// read, or beyond a gap, whose reader has taken nothing for a second is reset, at 100 % any stream that has unread
-// bytes and gets more, and at 110 % any that gets more; at 100 % Write waits until all that was written is
-// acknowledged. But a peer feels this only if it uses as much of its share, an even part of the budget: one peer
+// Config.Memory bounds the bytes in buffers of all sessions. A stream begins with a credit of 1/2048 of the budget, 16
+// to 256 KiB. When its reader takes a whole window within four round trips, the stream gets more credit, up to 32 MiB,
+// as long as all credit together stays below 80 % of the budget. Fuller buffers have consequences:
+//
+//	over 90 %   openings are refused
+//	over 95 %   the stream with most bytes unread, or beyond a gap, is reset if its reader has taken nothing for a second
+//	at 100 %    a stream with unread bytes that gets more is reset; Write waits until everything written is acknowledged
+//	at 110 %    any stream that gets more bytes is reset
+//
+// Each peer has an even share of the budget, and feels these measures only if it uses as much of its share: one peer
 // cannot take the memory that another needs. An idle stream holds no buffer and no goroutine.
 //
 // # Locks
