@@ -18,8 +18,7 @@ import (
 // several stretches of a job's steps: a busy machine spreads a burst over more of the times in which messages gather,
 // which costs packets, and is rarely as busy all the time. The best stretch has 1.12 to 1.14, and without gathering
 // 1.59 over TLS and 1.36 over DTLS.
-// Where steps are quicker, at 0.04 s, fewer frames share a packet: 1.20 to 1.21 over DTLS.
-const maxOverWire = 1.25
+const maxOverWire = 1.2
 
 // maxOfBursts is maxOverWire for bursts whose messages are 100 bytes, in all: 1.7, and 2.3 before messages gathered.
 const maxOfBursts = 2
