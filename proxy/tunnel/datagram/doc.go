@@ -6,6 +6,7 @@
 // records that had a part in it.
 //
 //	packets and acknowledgements   packet.go, ranges.go    after RFC 9000, sections 13 and 19
+//	their delay                    ackdelay.go             after RFC 9000, section 13.2
 //	round trips, losses, probes    rtt.go, recovery.go     after RFC 9002
 //	rate of delivery               rate.go                 after draft-ietf-ccwg-bbr, section 4.1
 //	congestion control             bbr.go                  BBRv3, after draft-ietf-ccwg-bbr
@@ -23,7 +24,7 @@
 //	0  padding     to the end of the packet. If the next byte is 1, three numbers follow: how many packets have come with the marks
 //	               ECT(0), ECT(1) and CE. If it is 2, a repair follows: the number of a packet, a mask of packets from that one on,
 //	               and the XOR of the lengths (2 bytes, big-endian) and of the bytes of their fragments. Else the bytes mean nothing
-//	1  ping        asks for an acknowledgement
+//	1  ping        asks for an acknowledgement soon (ackdelay.go)
 //	2  ack         largest number, delay in µs, limit, number of further ranges, numbers before the largest in the first range;
 //	               and for each further range: numbers missing before the last range, less one, and numbers in the range, less one
 //	3  fragment    record number, order (a byte), distance to the fence or 0, length of the record, offset, length, the bytes

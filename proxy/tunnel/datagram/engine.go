@@ -32,28 +32,31 @@ type Engine struct {
 	bbr  *bbr
 	mtu  mtuSearch
 
-	paceAt   time.Duration // when the next packet may leave
-	restAt   time.Duration // until then packets gather, to leave together: see rest
-	limited  bool          // the window has held a packet back since the last acknowledgement
-	received spans         // numbers of packets
-	floor    uint64        // packets below are doubles
-	newestAt time.Duration // when the largest one came
-	dataAt   time.Duration // when a part of a record last came
-	unacked  int           // packets that ask for an acknowledgement and have none
-	ackAt    time.Duration // when one must leave at the latest; 0: none is due
-	told     uint64        // limit, as last told
-	ack      ack           // scratch
-	came     markCount     // of the packets that came
-	cameTold markCount     // as last told
-	cameHere uint64        // sum of came when this path began
-	marking  marking       // of the packets that leave
-	repairs  repairing     // of the packets that leave
-	recent   repairRing    // packets that came, since the first repair did
-	repaired bool          // one has come
-	mended   uint64        // packets that were made from one
-	outcome  outcome       // of packets that have left
-	marks    bool          // see Marks
-	err      error
+	paceAt    time.Duration // when the next packet may leave
+	restAt    time.Duration // until then packets gather, to leave together: see rest
+	limited   bool          // the window has held a packet back since the last acknowledgement
+	received  spans         // numbers of packets
+	floor     uint64        // packets below are doubles
+	newestAt  time.Duration // when the largest one came
+	dataAt    time.Duration // when a part of a record last came
+	delays    ackDelay      // of the packets that came
+	unacked   int           // packets that ask for an acknowledgement and have none
+	unackedAt time.Duration // when the first of them came
+	firstHere int           // packets that asked for one on this path, up to firstCame
+	ackAt     time.Duration // when one must leave at the latest; 0: none is due
+	told      uint64        // limit, as last told
+	ack       ack           // scratch
+	came      markCount     // of the packets that came
+	cameTold  markCount     // as last told
+	cameHere  uint64        // sum of came when this path began
+	marking   marking       // of the packets that leave
+	repairs   repairing     // of the packets that leave
+	recent    repairRing    // packets that came, since the first repair did
+	repaired  bool          // one has come
+	mended    uint64        // packets that were made from one
+	outcome   outcome       // of packets that have left
+	marks     bool          // see Marks
+	err       error
 }
 
 // New returns an Engine.
@@ -115,7 +118,7 @@ func (e *Engine) handle(now time.Duration, packet []byte, mark Mark) error {
 	if r.err != nil || number < e.floor || e.received.contains(number) {
 		return r.err
 	}
-	eliciting, acked := false, false
+	eliciting, pings, acked := false, false, false
 	var news ackNews
 	var fragments []byte // and all behind them
 	behind := 0          // bytes behind the last one
@@ -131,6 +134,7 @@ frames:
 			}
 			break frames
 		case framePing:
+			pings = true
 		case frameAck:
 			if acked { // each costs a look at the packets that have left
 				r.fail("a second ack frame")
@@ -163,7 +167,7 @@ frames:
 		e.recent.keep(number, fragments[:len(fragments)-behind])
 	}
 	e.came.add(mark)
-	e.note(now, number, eliciting)
+	e.note(now, number, len(packet), eliciting, pings)
 	return nil
 }
 
@@ -194,8 +198,8 @@ func (e *Engine) lossy() bool {
 		e.bbr.bdp(e.bbr.bw(), 1) > repairPath
 }
 
-// note remembers a packet that came, for acknowledgements.
-func (e *Engine) note(now time.Duration, number uint64, eliciting bool) {
+// note remembers a packet of so many bytes that came, for acknowledgements. pings: it has a ping frame.
+func (e *Engine) note(now time.Duration, number uint64, length int, eliciting, pings bool) {
 	next := uint64(0)
 	if n := len(e.received); n > 0 {
 		next = e.received[n-1].end
@@ -212,12 +216,19 @@ func (e *Engine) note(now time.Duration, number uint64, eliciting bool) {
 	if !eliciting {
 		return
 	}
-	e.unacked++
-	switch due := now + maxAckDelay; {
+	if e.unacked++; e.unacked == 1 {
+		e.unackedAt = now
+	}
+	switch delay := e.delays.after(length, pings); {
 	case number != next || e.unacked >= ackEvery: // after a gap the other end waits to hear of it
 		e.ackAt = now
-	case e.ackAt == 0 || due < e.ackAt:
-		e.ackAt = due
+	case e.firstHere < firstCame:
+		e.firstHere++
+		e.ackAt = now
+	case delay == longDelay && (e.ackAt == 0 || e.ackAt > now): // the sender has nothing more, though a full packet came before
+		e.ackAt = e.unackedAt + delay
+	case e.ackAt == 0 || now+delay < e.ackAt:
+		e.ackAt = now + delay
 	}
 }
 
@@ -261,8 +272,7 @@ func (e *Engine) acknowledge(now time.Duration) (news ackNews, err error) {
 		}
 	})
 	if newest > 0 {
-		e.rec.rtt.sample(newest, min(e.ack.delay, maxAckDelay))
-		s.rtt = newest
+		s.rtt = e.rec.rtt.sample(newest, min(e.ack.delay, longDelay))
 	}
 	e.detect(now)
 	if !some {
@@ -442,7 +452,7 @@ func (e *Engine) Moved(now time.Duration, far bool) {
 		e.bbr = newBBR(e.mtu.size(), e.cfg.Random)
 		e.rec.rtt = rtt{}
 		e.marking.moved()
-		e.cameHere = e.came.sum()
+		e.cameHere, e.firstHere = e.came.sum(), 0
 	}
 	e.paceAt, e.restAt = now, now
 	e.Check()
@@ -517,7 +527,9 @@ func (e *Engine) build(now time.Duration, dst []byte, ping bool) []byte {
 	if lossy && len(dst) > before {
 		e.repairs.noted(now, e.rec.rtt.smoothed/8, e.rec.next(), dst[before:])
 	}
-	if len(dst) == before && ping {
+	empty := len(dst) == before
+	missed := e.rec.probes > 0 || e.rec.losses.some(e.rec.next())
+	if p.pings = empty && ping || missed && !empty && len(dst) < room; p.pings {
 		dst = append(dst, framePing)
 	}
 	if !p.tells && len(dst) > before && len(dst) < room && room-len(dst) < minPart+maxHead && e.send.waiting() {
@@ -539,7 +551,7 @@ func (e *Engine) buildProbe(now time.Duration, dst []byte, size int) []byte {
 	for len(dst) < size-e.cfg.Overhead {
 		dst = append(dst, framePadding)
 	}
-	p.probe, p.eliciting, p.tells = true, true, false
+	p.probe, p.pings, p.eliciting, p.tells = true, true, true, false
 	e.mtu.sent()
 	return e.leave(now, dst, p)
 }
@@ -559,12 +571,12 @@ func (e *Engine) leave(now time.Duration, packet []byte, p *sentPacket) []byte {
 		packet = e.came.appendMarks(packet)
 		e.cameTold = e.came
 	}
-	p.size = len(packet) + e.cfg.Overhead
+	p.length, p.size = len(packet), len(packet)+e.cfg.Overhead
 	// At first the other end may not be able to say with which mark a packet came: it keeps packets that overtake its
 	// handshake.
 	e.marks = p.eliciting && e.rec.rtt.measured && e.marking.marks()
 	if p.marked = e.marks; p.marked {
-		e.marking.left(now, 3*e.rec.rtt.probeAfter())
+		e.marking.left(now, 3*e.rec.probeAfter())
 	}
 	if p.eliciting || p.paced {
 		per := time.Duration(float64(p.size) / e.bbr.pacing * 1e9)
@@ -596,7 +608,7 @@ type State struct {
 
 // State returns how the connection is.
 func (e *Engine) State() State {
-	s := State{RTT: e.rec.rtt.smoothed, MinRTT: e.rec.rtt.min, Patience: e.rec.rtt.probeAfter(), Rate: e.bbr.pacing, Window: e.bbr.cwnd,
+	s := State{RTT: e.rec.rtt.smoothed, MinRTT: e.rec.rtt.min, Patience: e.rec.probeAfter(), Rate: e.bbr.pacing, Window: e.bbr.cwnd,
 		InFlight: e.rec.inflight, Datagram: e.mtu.size(), Lost: e.rec.rate.lost - e.rec.rate.marked, Arrived: e.rec.rate.delivered,
 		Marks: e.marking.state == marksCapable, Marked: e.marking.told.ce, Mended: e.mended}
 	return s

@@ -31,6 +31,8 @@ const (
 type sentPacket struct {
 	state     packetState
 	size      int
+	length    int  // of it without what the layer below adds
+	pings     bool // it has a ping frame
 	probe     bool // of a size not known to pass: its loss is no congestion
 	at        time.Duration
 	stamp     stamp
@@ -46,6 +48,8 @@ type sentPacket struct {
 type recovery struct {
 	rtt       rtt
 	rate      deliveryRate
+	losses    losses
+	delays    ackDelay      // of the packets that have left
 	base      uint64        // number of sent[0]
 	sent      []*sentPacket // in the order of their numbers, nil for packets that ask for no acknowledgement; the oldest is not gone
 	gone      spans         // acknowledged numbers from base on
@@ -54,6 +58,7 @@ type recovery struct {
 	largest   uint64        // one more than the largest acknowledged number
 	threshold uint64
 	lastSent  time.Duration // when the last packet left that asks for an acknowledgement
+	delay     time.Duration // that the other end may wait before it acknowledges that one
 	eliciting int           // packets under way that ask for one
 	lossAt    time.Duration // when the oldest packet is lost by time; 0: none waits for that
 	probes    int           // probes since the last acknowledgement
@@ -114,7 +119,7 @@ func (r *recovery) add(now time.Duration, p *sentPacket) {
 	p.stamp = r.rate.stamp(now, p.size, r.inflight)
 	r.inflight += p.size
 	r.eliciting++
-	r.lastSent = now
+	r.lastSent, r.delay = now, r.delays.after(p.length, p.pings)
 	r.sent = append(r.sent, p)
 	r.trim(now)
 }
@@ -154,7 +159,7 @@ func (r *recovery) trim(now time.Duration) {
 	i := 0
 	for i < len(r.sent) {
 		p := r.sent[i]
-		if p != nil && (p.state == packetFlying || p.state == packetLost && now-p.at < 3*r.rtt.probeAfter() && len(r.sent) < maxSent) {
+		if p != nil && (p.state == packetFlying || p.state == packetLost && now-p.at < 3*r.probeAfter() && len(r.sent) < maxSent) {
 			break
 		}
 		r.sent[i] = nil
@@ -236,6 +241,7 @@ func (r *recovery) detect(now time.Duration, lost func(p *sentPacket)) {
 		if r.largest-1-n >= r.threshold || now-p.at >= wait {
 			if !p.probe {
 				r.rate.lost += uint64(p.size)
+				r.losses.lost(n)
 			}
 			r.land(p, packetLost)
 			lost(p)
@@ -270,8 +276,11 @@ func (r *recovery) timer() time.Duration {
 	case r.eliciting == 0:
 		return 0
 	}
-	return r.lastSent + r.rtt.probeAfter()<<min(r.probes, maxProbeBackoff)
+	return r.lastSent + r.probeAfter()<<min(r.probes, maxProbeBackoff)
 }
+
+// probeAfter returns the time after the last packet in which it must be acknowledged, or a probe leaves.
+func (r *recovery) probeAfter() time.Duration { return r.rtt.probeAfter(r.delay) }
 
 // probe allows two packets beyond the window, since nothing has been acknowledged for too long: RFC 9002, 6.2.4.
 func (r *recovery) probe() {
