@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -84,6 +85,10 @@ func TestChoice(t *testing.T) {
 	again := tensor.Tensor{Key: 3, Base: 3, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 16, Repeats: true, CRC32: true}
 	unruled := again
 	unruled.DType = tensor.Uint8
+	closed, err := policy.New([]policy.Rule{{Roles: []tensor.Role{tensor.State}, Codec: "3lc(s=1.75,block=250)"}}, pathtest.Codec)
+	if err != nil {
+		t.Fatal(err)
+	}
 	shares := func(codecs ...string) func(s *testSender) {
 		return func(s *testSender) { s.direction.conn.Values, s.direction.conn.PeerCodecs = new(cachedValues), codecs }
 	}
@@ -102,7 +107,11 @@ func TestChoice(t *testing.T) {
 		"the peer lacks all":       {tensor: dense, change: func(s *testSender) { s.direction.conn.PeerCodecs = []string{} }, want: "peer lacks codec"},
 		"rows without an index":    {tensor: tensor.Tensor{Key: 1, Keys: 9, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 16}, want: "lossless"},
 		"weights, none are shared": {tensor: state, want: "lossless"},
-		"weights":                  {tensor: state, change: func(s *testSender) { s.direction.conn.Values = new(cachedValues) }, want: "lossless", shared: true},
+		"weights that lose much": {tensor: state, change: func(s *testSender) {
+			s.direction.conn.Values = new(cachedValues)
+			s.env.Policy = func() policy.Policy { return closed }
+		}, want: "3lc(s=1.75,block=250)", shared: true},
+		"weights": {tensor: state, change: func(s *testSender) { s.direction.conn.Values = new(cachedValues) }, want: "lossless", shared: true},
 	} {
 		s := newTestSender(t, pathtest.Toy{}, lossy)
 		if c.change != nil {
@@ -111,6 +120,9 @@ func TestChoice(t *testing.T) {
 		p, got := planned(s, c.tensor)
 		if got != c.want || p.shared != c.shared {
 			t.Errorf("%s travels by %s (%v), shared: %v; want %s, %v", name, got, p.choice.Why, p.shared, c.want, c.shared)
+		}
+		if whole := s.env.Lossless.Block(c.tensor.Size); c.shared && p.block != whole { // what the peer holds must not depend on the codec
+			t.Errorf("%s is cut into blocks of %d bytes, not %d", name, p.block, whole)
 		}
 		if c.tensor.Size < 1<<20 && (p.dense != nil) != (c.want == "3lc(s=1.75)") {
 			t.Errorf("%s: a past is kept: %v", name, p.dense != nil)
@@ -253,6 +265,31 @@ func TestOutliersTakeNoResidual(t *testing.T) {
 		}
 		if exact, want := s.exactly(t, scaled(r, n, by)), step < 4 || step == outlier; exact != want {
 			t.Errorf("value %d travels as it is: %v, want %v", step, exact, want)
+		}
+	}
+}
+
+// With each value at which a flush is due, all that earlier values have lost arrives; until then something is owed.
+func TestFlushPaysAllThatIsOwed(t *testing.T) {
+	const n, every, steps = 16 << 10, 5, 20
+	s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient, Proof: tensor.ByUpdate}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)", FlushEvery: every})
+	r := rand.New(rand.NewPCG(3, 4))
+	owed := make([]float64, n)
+	for step := range steps {
+		v := gradient(r, n)
+		before := len(s.delivered(t))
+		if err := s.takes(pathtest.ToyPiece(1, len(v), v)); err != nil {
+			t.Fatal(err)
+		}
+		sent, arrived, largest := make([]float32, n), make([]float32, n), 0.0
+		tensor.ToFloat32(sent, v, tensor.Float32)
+		tensor.ToFloat32(arrived, s.delivered(t)[before+8:], tensor.Float32)
+		for i := range owed {
+			owed[i] += float64(sent[i]) - float64(arrived[i])
+			largest = max(largest, math.Abs(owed[i]))
+		}
+		if paid := largest < 1e-4; paid != ((step+1)%every == 0) {
+			t.Errorf("after value %d up to %g of an element is owed", step, largest)
 		}
 	}
 }

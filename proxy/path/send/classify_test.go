@@ -41,18 +41,20 @@ func TestFalseVerdictAfterLossEndsTheConnection(t *testing.T) {
 		return b
 	}
 	for _, c := range []struct {
+		proof tensor.Proof
 		codec string
 		err   error
 		lossy bool
 		ends  bool
 	}{
-		{"3lc(s=1.75)", fmt.Errorf("no sums: %w", parser.ErrReset), true, true},
-		{"3lc(s=1.75)", parser.ErrForeign, true, false},
-		{"3lc(s=1.75)", fmt.Errorf("no longer: %w", parser.ErrForget), true, false},
-		{"wide", fmt.Errorf("no sums: %w", parser.ErrReset), false, false},
+		{tensor.ByUser, "3lc(s=1.75)", fmt.Errorf("no sums: %w", parser.ErrReset), true, true},
+		{tensor.ByUser, "3lc(s=1.75)", parser.ErrForeign, true, false},
+		{tensor.ByUser, "3lc(s=1.75)", fmt.Errorf("no longer: %w", parser.ErrForget), true, false},
+		{tensor.ByUser, "wide", fmt.Errorf("no sums: %w", parser.ErrReset), false, false},
+		{tensor.ByCall, "wide", fmt.Errorf("no sums: %w", parser.ErrReset), false, false},
 	} {
 		rule := policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: c.codec}
-		s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, rule)
+		s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient, Proof: c.proof}, rule)
 		var sent []byte
 		for step := range 6 {
 			sent = append(sent, pathtest.ToyPiece(1, size, values(step))...)
