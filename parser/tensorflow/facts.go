@@ -192,7 +192,7 @@ func (f *facts) role(sc scope, number uint64, e rendezvous) (r edgeRole, functio
 		}
 	}
 	switch {
-	case r != unclear, sent[read] == sent[gathered], received[unclear]: // a variable of one server, which another uses in its own way
+	case sent[read] == sent[gathered], received[unclear]: // a variable of one server, which another uses in its own way
 		return r, function
 	case sent[read]:
 		return read, function
