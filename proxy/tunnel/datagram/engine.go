@@ -272,7 +272,11 @@ func (e *Engine) acknowledge(now time.Duration) (news ackNews, err error) {
 		}
 	})
 	if newest > 0 {
-		s.rtt = e.rec.rtt.sample(newest, min(e.ack.delay, longDelay))
+		delay := min(e.ack.delay, longDelay)
+		e.rec.rtt.sample(newest, delay)
+		// BBR's window must hold the packets of shortDelay too, since a sender that fills it waits for their
+		// acknowledgement.
+		s.rtt = max(newest-max(delay-shortDelay, 0), e.rec.rtt.min)
 	}
 	e.detect(now)
 	if !some {

@@ -16,13 +16,12 @@ type rtt struct {
 	measured bool
 }
 
-// sample takes a measured round trip, in which the other end waited for delay before it acknowledged. It returns the
-// round trip without the wait, as far as that can be believed.
-func (r *rtt) sample(latest, delay time.Duration) time.Duration {
+// sample takes a measured round trip, in which the other end waited for delay before it acknowledged.
+func (r *rtt) sample(latest, delay time.Duration) {
 	r.latest = latest
 	if !r.measured {
 		*r = rtt{latest: latest, smoothed: latest, variance: latest / 2, min: latest, measured: true}
-		return latest
+		return
 	}
 	r.min = min(r.min, latest)
 	if latest-delay >= r.min {
@@ -30,7 +29,6 @@ func (r *rtt) sample(latest, delay time.Duration) time.Duration {
 	}
 	r.variance = (3*r.variance + (r.smoothed - latest).Abs()) / 4
 	r.smoothed = (7*r.smoothed + latest) / 8
-	return latest
 }
 
 // probeAfter returns the time without an acknowledgement after which a probe leaves, where the other end may wait for
