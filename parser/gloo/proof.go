@@ -262,7 +262,7 @@ func (p *proof) agree(tag uint32) called {
 		sums, reducer, reduced = sums && f.Sum && f.DType.Float(), reducer && gradient, reduced || gradient
 		v.fits = append(v.fits, f.candidate)
 	}
-	if best == nil || !same {
+	if !same {
 		v.fits = nil
 	}
 	if v.fits != nil {
