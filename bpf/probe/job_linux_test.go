@@ -77,6 +77,7 @@ const (
 	stripped = "-s"
 	marked   = "-fcf-protection" // with marks of jumps' targets
 	static   = "-static"
+	working  = "-DWORK" // with the functions that the order "after" runs
 	renamed  = "-D_ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE=renamed"
 )
 

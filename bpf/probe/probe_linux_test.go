@@ -895,10 +895,11 @@ func BenchmarkColdCollective(b *testing.B) {
 // much code and writes to so many MB: the traps and the programs leave the processor's caches, its tables of pages and
 // its predictors with other contents than they had. Sums with and without probes take turns.
 func BenchmarkAfterCollective(b *testing.B) {
+	program := build(b, releases[0], working)
 	for _, kb := range []int{0, 256, 1 << 10, 4 << 10, 16 << 10} {
 		b.Run(fmt.Sprintf("%dkB", kb), func(b *testing.B) {
 			p := load(b)
-			j := built(b, releases[0]).start(b)
+			j := program.start(b)
 			rank := j.find(p)
 			longer := func() (ns, without float64) {
 				both := j.do("after 0 1 %d %d", kb<<10, max(b.N, 200))

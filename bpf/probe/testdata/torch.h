@@ -24,4 +24,4 @@ unsigned monitored_barrier(struct group *g); // returns its second tag
 unsigned unseen(struct group *g);	     // of no function that is probed
 unsigned reduce_scatter(struct group *g);
 void twins(struct group *g, struct tensor *t); // a bucket's sum by functions that are like the probed ones, and are not probed
-void work(void);			       // runs much code
+void work(void);			       // runs much code, if the library is compiled with WORK
