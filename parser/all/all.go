@@ -13,6 +13,10 @@ import (
 
 // Protocols returns a new value of every protocol, in the order in which they are tried. The facts that connections of
 // a job share live in these values: a process must keep one set.
+//
+// It is not inlined, since each caller would then compile all generic types of the protocols anew.
+//
+//go:noinline
 func Protocols() []parser.Protocol {
 	return []parser.Protocol{
 		new(gloo.Protocol),

@@ -13,8 +13,8 @@ type Shared[H, K comparable, V any] struct {
 }
 
 type owned[K comparable, V any] struct {
-	Cache[K, V]
-	n int // costs of its values
+	values Cache[K, V] // not embedded: its methods would be compiled once more, in each package that sees a type with a Shared
+	n      int         // costs of values
 }
 
 // Len returns the number of all holders' values, or their costs.
@@ -23,7 +23,7 @@ func (s *Shared[H, K, V]) Len() int { return s.n }
 // Of returns the values of a holder, which the caller must not change; nil: it has none.
 func (s *Shared[H, K, V]) Of(h H) *Cache[K, V] {
 	if o := s.holders[h]; o != nil {
-		return &o.Cache
+		return &o.values
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func (s *Shared[H, K, V]) Use(h H, k K) (v V, ok bool) {
 	if o == nil {
 		return v, false
 	}
-	return o.Use(k)
+	return o.values.Use(k)
 }
 
 // Keep sets a holder's value of k, which is then the newest, and drops the oldest ones of holders that have most until
@@ -48,10 +48,10 @@ func (s *Shared[H, K, V]) Keep(h H, k K, v V, limit int) {
 		o = new(owned[K, V])
 		s.holders[h] = o
 	}
-	if last, ok := o.Peek(k); ok {
+	if last, ok := o.values.Peek(k); ok {
 		s.add(o, -s.cost(last))
 	}
-	o.Put(k, v)
+	o.values.Put(k, v)
 	s.add(o, s.cost(v))
 	for s.n > max(limit, 0) {
 		largest, has := h, o
@@ -60,7 +60,7 @@ func (s *Shared[H, K, V]) Keep(h H, k K, v V, limit int) {
 				largest, has = other, x
 			}
 		}
-		oldest, _, _ := has.Oldest()
+		oldest, _, _ := has.values.Oldest()
 		s.Delete(largest, oldest)
 	}
 }
@@ -71,12 +71,12 @@ func (s *Shared[H, K, V]) Delete(h H, k K) {
 	if o == nil {
 		return
 	}
-	v, ok := o.Peek(k)
+	v, ok := o.values.Peek(k)
 	if !ok {
 		return
 	}
 	s.add(o, -s.cost(v))
-	if o.Delete(k); o.Len() == 0 {
+	if o.values.Delete(k); o.values.Len() == 0 {
 		delete(s.holders, h)
 	}
 }
