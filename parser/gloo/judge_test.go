@@ -104,6 +104,27 @@ func TestAllGroupsMustAgree(t *testing.T) {
 	}
 }
 
+// A bucket is another one where its memory, its elements, their type or its name is another.
+func TestBucketsAreKnownByTheirMemory(t *testing.T) {
+	first := parser.Call{Buffer: 7, Bucket: 70, Elements: 5000, DType: tensor.Float32}
+	for name, f := range map[string]func(c *parser.Call){
+		"memory":   func(c *parser.Call) { c.Buffer = 8 },
+		"elements": func(c *parser.Call) { c.Elements = 4999 },
+		"type":     func(c *parser.Call) { c.DType = tensor.Float16 },
+		"name":     func(c *parser.Call) { c.Bucket = 71 },
+	} {
+		p := proof{calls: new(seenCalls)}
+		for tag := range uint32(3) {
+			p.bucketOf(&first, tag)
+		}
+		other := first
+		f(&other)
+		if before, b := p.bucketOf(&first, 3), p.bucketOf(&other, 4); !before.lasts || b.lasts || b.rounds != 1 || b.number == before.number {
+			t.Errorf("after %+v a bucket of another %s is %+v", before, name, b)
+		}
+	}
+}
+
 // Where groups disagree on an all-reduce's type or messages, neither is known, and no message contradicts a group.
 func TestGroupsThatDisagree(t *testing.T) {
 	own := parser.Call{Source: 1, Ranks: 2, Caller: parser.DDPReducer, Sum: true, Elements: 5000, DType: tensor.Float32, Buffer: 7}

@@ -6,12 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -143,6 +145,48 @@ func TestRowsNeedTheirIndex(t *testing.T) {
 			t.Errorf("%s: travels by %s (%v), as rows: %v; want %v, %v", name, p.text, p.choice.Why, p.rows != nil, c.why, c.asRows)
 		}
 		s.choose.rows.drop()
+	}
+}
+
+// A block is of whole elements, or of whole rows whose index is still there: after a pause the next bytes may lie
+// within a row, and by then another index may have come.
+func TestBlocksAreOfWholeRows(t *testing.T) {
+	s := newTestSender(t, pathtest.Toy{})
+	r := &s.choose.rows
+	dense := &plan{unit: 4}
+	rows := &plan{unit: 96, rows: &rowPlan{index: r.index.number, bytes: 96}}
+	for _, c := range []struct {
+		p      *plan
+		off, n int
+		fits   bool
+	}{
+		{dense, 0, 8, true}, {dense, 8, 4, true}, {dense, 0, 6, false},
+		{rows, 0, 192, true}, {rows, 96, 96, true}, {rows, 48, 96, false}, {rows, 96, 48, false},
+	} {
+		if got := r.fits(c.p, c.off, c.n); got != c.fits {
+			t.Errorf("%d bytes at %d in units of %d: a block %v, want %v", c.n, c.off, c.p.unit, got, c.fits)
+		}
+	}
+	ids := make([]byte, 80)
+	r.keep(tensor.Tensor{Key: 9, Keys: 9, DType: tensor.Uint64, Size: len(ids)}, ids)
+	if r.fits(rows, 0, 96) || !r.fits(dense, 0, 8) {
+		t.Error("another index has come, and rows of the one before are a block; or elements are none")
+	}
+	r.drop()
+}
+
+// The blocks of a value wait for the blocks of the value before it, and not for each other.
+func TestRowsWaitForTheValueBefore(t *testing.T) {
+	var slots [6]coder.Slot
+	use := new(rowUse)
+	waits := map[int]int{}
+	for i, index := range []uint64{1, 1, 1, 2, 2, 3} {
+		b := &rowBlock{rowPlan: &rowPlan{use: use, index: index}}
+		b.submit(slots[i].Next())
+		waits[i] = len(b.waits)
+	}
+	if want := map[int]int{3: 3, 4: 3, 5: 2, 0: 0, 1: 0, 2: 0}; !maps.Equal(waits, want) {
+		t.Errorf("blocks wait for so many others: %v, want %v", waits, want)
 	}
 }
 
