@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -67,13 +68,52 @@ func TestFalseVerdictAfterLossEndsTheConnection(t *testing.T) {
 			t.Fatalf("%s: loss was used: %v, want %v", c.codec, s.choose.lossy, c.lossy)
 		}
 		rest := []byte("the rest of the stream")
+		if tensors, _, _ := s.env.Residuals.Held(); (tensors > 0) != c.lossy {
+			t.Fatalf("%s: %d tensors have a past", c.codec, tensors)
+		}
 		err := s.takes(rest)
+		forgets := errors.Is(c.err, parser.ErrReset) || errors.Is(c.err, parser.ErrForget)
+		if tensors, _, _ := s.env.Residuals.Held(); (tensors == 0) != (forgets || !c.lossy) {
+			t.Errorf("%s, and the parser says %v: %d tensors have a past still", c.codec, c.err, tensors)
+		}
 		if c.ends != (err != nil) || c.ends && !errors.Is(err, parser.ErrReset) {
 			t.Errorf("%s, and the parser says %v: %v", c.codec, c.err, err)
 		}
 		if got := s.delivered(t); !c.ends && !bytes.HasSuffix(got, rest) || len(got) != len(sent)+len(rest) && !c.ends {
 			t.Errorf("%s, and the parser says %v: %d bytes arrive of %d", c.codec, c.err, len(got), len(sent)+len(rest))
 		}
+	}
+}
+
+// A fickle parser gives up once, and would go on afterwards.
+type fickle struct {
+	parser.Parser
+	asked int
+}
+
+func (p *fickle) Next(b []byte) (parser.Segment, error) {
+	if p.asked++; p.asked == 1 {
+		return parser.Segment{}, parser.ErrForeign
+	}
+	return p.Parser.Next(b)
+}
+
+// A parser that has given up is not asked again, and all that follows travels verbatim.
+func TestParserThatGaveUpIsNotAskedAgain(t *testing.T) {
+	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Codec: "wide"})
+	p := &fickle{Parser: s.seen.Parser}
+	s.classify.parser = p
+	piece := pathtest.ToyPiece(1, 8000, make([]byte, 8000))
+	for range 3 {
+		if err := s.takes(piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.delivered(t); !bytes.Equal(got, bytes.Repeat(piece, 3)) {
+		t.Errorf("%d bytes arrive of %d, or they differ", len(got), 3*len(piece))
+	}
+	if k := kinds(t, s.sink.Sent()); p.asked != 1 || k[frame.Block] != 0 {
+		t.Errorf("the parser is asked %d times, and %v leave", p.asked, k)
 	}
 }
 
