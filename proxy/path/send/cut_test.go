@@ -8,6 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // interleaved returns a stream of the toy protocol in which the pieces of n tensors of size bytes alternate.
@@ -138,4 +139,30 @@ func TestTensorThatBeginsAnew(t *testing.T) {
 		t.Errorf("%d blocks, want that of the tensor that is whole", n)
 	}
 	pathtest.Whole(t, s.env)
+}
+
+// A tensor whose first bytes were not seen travels verbatim, and so do the ones beyond the limit of those under way.
+func TestTensorsUnderWayAreBounded(t *testing.T) {
+	const piece, size = 4, 8000
+	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Codec: "wide"})
+	take := func(x tensor.Tensor) {
+		t.Helper()
+		if err := s.cut.tensor(x, make([]byte, frame.MaxHeader+piece), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := tensor.Tensor{Role: tensor.Gradient, DType: tensor.Float32, Size: size}
+	for key := range uint64(maxCuts + 10) {
+		x.Key, x.Off = key+1, piece
+		if take(x); len(s.cut.cuts) > int(min(key, maxCuts)) {
+			t.Fatalf("tensor %d is under way, and its first bytes were not seen", key)
+		}
+		x.Off = 0
+		if take(x); len(s.cut.cuts) != int(min(key+1, maxCuts)) {
+			t.Fatalf("%d tensors are under way after %d, want at most %d", len(s.cut.cuts), key+1, maxCuts)
+		}
+	}
+	if got, want := len(s.delivered(t)), 2*piece*(maxCuts+10); got != want {
+		t.Errorf("%d bytes arrive of %d", got, want)
+	}
 }
