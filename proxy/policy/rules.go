@@ -130,7 +130,7 @@ func (p *ruleList) match(f Flow, t tensor.Tensor) (c Choice, text string) {
 // unruled is the choice for a tensor that no rule matches.
 func (p *ruleList) unruled(f Flow, t tensor.Tensor) Choice {
 	switch {
-	case t.Size < MinBytes && (t.Base == 0 || t.Size < MinShared):
+	case tooSmall(t):
 		return Choice{Why: tensor.TooSmall}
 	case t.Role == tensor.Aggregate && f.LossyAggregates:
 		return p.safe(f, t, p.aggregate, &Rule{})
@@ -147,7 +147,21 @@ func (r *compiled) matches(f Flow, t tensor.Tensor) bool {
 		t.Size >= r.MinBytes && (r.MaxBytes == 0 || t.Size <= r.MaxBytes)
 }
 
-// safe replaces a lossy codec by the lossless one where the parser gives no proof that loss is allowed.
+// tooSmall reports whether lossless coding makes t longer, with its header and its share of a frame.
+func tooSmall(t tensor.Tensor) bool { return t.Size < MinBytes && (t.Base == 0 || t.Size < MinShared) }
+
+// exact is the choice for a tensor whose rule has a lossy codec, and that must lose nothing, for a reason: the lossless
+// codec where that makes it shorter. A tensor whose role is still learned is coded in any case, since its values are
+// watched then.
+func (p *ruleList) exact(t tensor.Tensor, why tensor.Reason) Choice {
+	c := Choice{Codec: p.lossless, Why: cmp.Or(t.Why, why)}
+	if tooSmall(t) && t.Why != tensor.Learning {
+		c.Codec = nil
+	}
+	return c
+}
+
+// safe replaces a lossy codec by the lossless one, or by none, where the parser gives no proof that loss is allowed.
 func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, r *Rule) Choice {
 	if c == nil || !codecs.Lossy(c) {
 		return Choice{Codec: c}
@@ -155,13 +169,13 @@ func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, r *Rule) Choice
 	unbiased := c.Traits().Unbiased
 	switch {
 	case unbiased && t.Role != tensor.Gradient:
-		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.NoRule)}
+		return p.exact(t, tensor.NoRule)
 	case t.Role == tensor.State && slices.Contains(r.Roles, tensor.State) && t.Base != 0 && t.DType.Float():
 		return Choice{Codec: c, Closed: true, Flush: r.FlushEvery}
 	case t.Role != tensor.Gradient && !(t.Role == tensor.Aggregate && f.LossyAggregates), t.Key == 0:
-		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.RoleUnproved)}
+		return p.exact(t, tensor.RoleUnproved)
 	case !t.DType.Float():
-		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.DTypeUnknown)}
+		return p.exact(t, tensor.DTypeUnknown)
 	}
 	chosen := Choice{Codec: c, Feedback: !unbiased && !r.NoFeedback || t.Role == tensor.Aggregate}
 	if chosen.Feedback {

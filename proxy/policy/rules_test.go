@@ -213,6 +213,39 @@ func TestSmallTensorsBypass(t *testing.T) {
 	}
 }
 
+// Where a rule's codec may lose something, tensors that must lose nothing are lossless, and verbatim where that would
+// make them longer. Those whose role is still learned are watched, whatever their size.
+func TestSmallExactTensorsBypassALossyRule(t *testing.T) {
+	p, err := New([]Rule{{Codec: "3lc"}}, fakes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*tensor.Tensor)
+		want   string
+	}{
+		"gradient":                  {func(*tensor.Tensor) {}, "3lc"},
+		"exact":                     {func(x *tensor.Tensor) { x.Role = tensor.Exact }, Verbatim},
+		"integers":                  {func(x *tensor.Tensor) { x.DType = tensor.Int32 }, Verbatim},
+		"exact, large":              {func(x *tensor.Tensor) { x.Role, x.Size = tensor.Exact, MinBytes }, "lossless"},
+		"state, perhaps held":       {func(x *tensor.Tensor) { x.Role, x.Base, x.Size = tensor.State, 1, MinShared }, "lossless"},
+		"state, perhaps held, tiny": {func(x *tensor.Tensor) { x.Role, x.Base, x.Size = tensor.State, 1, MinShared-1 }, Verbatim},
+		"still learned":             {func(x *tensor.Tensor) { x.Role, x.Why = tensor.Exact, tensor.Learning }, "lossless"},
+	} {
+		x := gradient(1)
+		x.Size = MinBytes - 1
+		c.change(&x)
+		got := p.Choose(Flow{}, x, Measured{})
+		text := Verbatim
+		if got.Codec != nil {
+			text = got.Codec.String()
+		}
+		if text != c.want || text != "3lc" && got.Why == tensor.OK {
+			t.Errorf("%s: %d bytes travel as %s because %v, want %s", name, x.Size, text, got.Why, c.want)
+		}
+	}
+}
+
 // A rule with a codec of tiny blocks is refused: their headers would take more than they save, and their coders all
 // memory.
 func TestTinyBlocksAreRefused(t *testing.T) {
