@@ -3,7 +3,7 @@
 // A Policy is a list of rules. The first rule that matches wins; where none does, coding is lossless. Whatever a rule
 // says, loss is possible only where the parser has proof of the role, or the user's word for the sums of a job: a lossy
 // codec on anything but a gradient, an aggregate whose job opts in, or, by a rule that names state, its difference to
-// the value that the receiver holds, becomes lossless.
+// the value that the receiver holds, becomes lossless, or verbatim under [MinBytes].
 //
 // Small tensors (biases, normalization layers), which papers leave uncompressed since that would cost more than it
 // saves, are a rule as well, before that of the codec: Rule{MaxBytes: 4096, Codec: Verbatim}, in a configuration
