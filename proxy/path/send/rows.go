@@ -75,11 +75,11 @@ func (c *rowChooser) keys(p *plan, m policy.Measured) {
 // plan makes p a plan of rows, or says why it is none.
 func (c *rowChooser) plan(p *plan, limit int) tensor.Reason {
 	x := &c.index
-	if x.key != p.t.Keys || len(x.ids.Bytes) != x.size {
+	if x.key != p.t.Keys || len(x.ids.Bytes) != x.size || x.ids.Len() == 0 {
 		return tensor.RoleUnproved // nobody knows which rows these are
 	}
 	bytes := p.t.Size / x.ids.Len()
-	if p.t.Size%x.ids.Len() != 0 || bytes%p.t.DType.Size() != 0 || !x.ids.Ascending() {
+	if bytes == 0 || p.t.Size%x.ids.Len() != 0 || bytes%p.t.DType.Size() != 0 || !x.ids.Ascending() {
 		return tensor.RoleUnproved
 	}
 	if bytes > min(frame.MaxBlock/2, limit) {

@@ -118,6 +118,8 @@ func TestRowsNeedTheirIndex(t *testing.T) {
 		"rows":                          {ids: ascending, asRows: true},
 		"rows of another index":         {ids: ascending, change: func(x *tensor.Tensor) { x.Keys = 10 }, why: tensor.RoleUnproved},
 		"an index that is not whole":    {ids: ascending[:len(ascending)-8], change: func(x *tensor.Tensor) { x.Size = 99 * 64 }, why: tensor.RoleUnproved},
+		"an index of no rows":           {ids: []byte{}, why: tensor.RoleUnproved},
+		"rows of no bytes":              {ids: ascending, change: func(x *tensor.Tensor) { x.Size = 0 }, why: tensor.RoleUnproved},
 		"a row twice":                   {ids: count(func(i int) uint64 { return uint64(i / 2) }), why: tensor.RoleUnproved},
 		"rows in another order":         {ids: count(func(i int) uint64 { return uint64(100 - i) }), why: tensor.RoleUnproved},
 		"less than a byte of each row":  {ids: ascending, change: func(x *tensor.Tensor) { x.Size = 96 }, why: tensor.RoleUnproved},
@@ -134,7 +136,11 @@ func TestRowsNeedTheirIndex(t *testing.T) {
 			s.env.Residuals = residual.New(64, residual.Events{})
 		}
 		s.direction.flow.LossyAggregates = true
-		s.choose.rows.keep(index, c.ids)
+		came := index
+		if len(c.ids) == 0 {
+			came.Size = 0
+		}
+		s.choose.rows.keep(came, c.ids)
 		x := rows
 		if c.change != nil {
 			c.change(&x)
