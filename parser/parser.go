@@ -56,8 +56,12 @@ type Traits struct {
 
 // Conn identifies a connection. Both proxies see the same Client and Server: the opening carries them.
 type Conn struct {
-	Job            string         // the configured job that matches both ends, or ""
-	Peer           string         // the site through which the connection goes; facts that the other side tells count for connections through the same Peer only, but see package gloo
+	Job string // the configured job that matches both ends, or ""
+
+	// Peer is the site through which the connection goes. Facts that the other side tells must count for connections
+	// through the same Peer only, but see package gloo.
+	Peer string
+
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's connections with these two addresses (ports left out)
 	Ranks          int            // at most, if configured; 0: unknown

@@ -10,7 +10,7 @@ const (
 	changedElements = 48   // minimum of elements that differ, for their signs to tell anything,
 	oneSided        = 0.02 // and the share of the rarer sign up to which the result is a maximum or a minimum
 	sameElement     = 1e-5 // relative difference up to which two elements are the same, after a residual was added and taken away
-	sameInputs      = 1e-3 // norm of the difference of the change and a multiple of the input, over the norm of the change, up to which all ranks' inputs are the same
+	sameInputs      = 1e-3 // difference of the change and a multiple of the input, over the change, up to which all ranks' inputs are the same
 	lostElement     = 0.02 // ratio of an element of the result and of the input up to which the input is lost in the result,
 	lostElements    = 0.9  // and the minimum share of such elements in a product
 )

@@ -9,32 +9,60 @@ package tensor
 // interleave must have distinct keys, and none of them may have Key 0. A parser that cannot name them must call their
 // bytes opaque: of two interleaved tensors with one key the first is given up, and the rest of it travels verbatim.
 type Tensor struct {
-	Key   uint64 // the same at every step, at both proxies and after a reconnect (made of protocol facts, never of ports); 0: unknown
-	Role  Role   // as far as the parser has proved it
-	DType DType  // of the elements, little-endian; 0: unknown (lossless methods probe the width)
-	Size  int    // bytes in the whole tensor; 0: not a tensor
-	Off   int    // offset of the segment in the tensor, in bytes
-	Hold  int    // bytes, from Off on, that the sender writes without waiting for an answer; they end between two elements, or a codec that may lose something errs
-	Base  uint64 // key of the values that predict this one, or that other receivers get alike; 0: none
-	Model uint64 // Base of tensors that go the other way, whose latest value this one answers and is predicted by, as a result is by the model that it was trained from; 0: Base
-	Keys  uint64 // Key of the index array that names the rows of this sparse tensor, sent before it; in an index array its own Key; 0: dense
+	// Key is the same at every step, at both proxies and after a reconnect: it is made of protocol facts, never of ports.
+	// 0: unknown.
+	Key uint64
+
+	Role  Role  // as far as the parser has proved it
+	DType DType // of the elements, little-endian; 0: unknown (lossless methods probe the width)
+	Size  int   // bytes in the whole tensor; 0: not a tensor
+	Off   int   // offset of the segment in the tensor, in bytes
+
+	// Hold is how many bytes, from Off on, the sender writes without waiting for an answer. They must end between two
+	// elements, or a codec that may lose something errs.
+	Hold int
+
+	// Base is the key of the values that predict this one, or that other receivers get alike. 0: there are none.
+	Base uint64
+
+	// Model is the Base of the tensors that go the other way whose latest value this one answers and is predicted by, as
+	// the result of a training is by the model that it began with. 0: Base predicts it.
+	Model uint64
+
+	// Keys is the Key of the index array that names the rows of this sparse tensor and is sent before it; in an index
+	// array it is its own Key. 0: the tensor is dense.
+	Keys uint64
+
 	Why   Reason // why Role or DType is not known
 	Proof Proof  // of Role
 
-	Origin uint64 // names the app's own memory that it is of: once this connection has ended, a tensor of a later one with the same Origin is this tensor; 0: not known
+	// Origin names the app's own memory that the tensor is of: once this connection has ended, a tensor of a later one
+	// with the same Origin is this tensor. 0: not known.
+	Origin uint64
 
-	Part  uint64 // names the part of a sum that the message holds: the message with some ranks' inputs and the one with the result have the same, which may go the other way; 0: unknown
-	Whole bool   // of Part: the message has the result
+	// Part names the part of a sum that the message holds. The message with some ranks' inputs and the one with the
+	// result, which may go the other way, have the same Part. 0: unknown.
+	Part  uint64
+	Whole bool // the message of Part has the result
 
-	Answered bool   // values that go the other way will have this one as their Model
-	ID       uint64 // names the content, before it comes: values with the same ID have the same bytes; 0: unknown
+	Answered bool // values that go the other way will have this one as their Model
 
-	Repeats bool // the same bytes are likely to be sent again, here or to another receiver, and maybe in other pieces: they should cross once, whatever they gain
+	// ID names the content before it comes: values with the same ID have the same bytes. 0: unknown.
+	ID uint64
 
-	Mask  Mask // of the tensor's bytes on the wire, from its first on
-	CRC32 bool // the app sends a CRC-32 (IEEE) that covers the tensor, and its reader compares it: where elements change, it must stay as it is
+	// Repeats says that the same bytes are likely to be sent again, here or to another receiver, and maybe in other
+	// pieces. They should cross once, whatever they gain.
+	Repeats bool
 
-	Placed *Placement // of the message in the weights with which its job began; nil: they are not known, or the sum has not their size
+	Mask Mask // of the tensor's bytes on the wire, from its first on
+
+	// CRC32 says that the app sends a CRC-32 (IEEE) that covers the tensor, and that its reader compares it. Where elements
+	// change, the CRC-32 must stay as it is.
+	CRC32 bool
+
+	// Placed is the place of the message in the weights with which its job began; nil: they are not known, or the sum has
+	// not their size.
+	Placed *Placement
 }
 
 // Index reports whether t is an index array: its elements are the keys or the lengths of the parts of a payload.

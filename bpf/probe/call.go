@@ -14,8 +14,12 @@ type Call struct {
 	Op       uint8  // c10d::ReduceOp::RedOpType
 	Ranks    int    // of the group; 0: not known, since its construction was not seen
 	Storage  uint64 // address of the object that owns the memory that is summed
-	Freed    uint32 // times at which buckets of the process were freed, or were about to be, before the call: as long as it is the same, all buckets live
-	Member   Member // the process's rank in the group, as the group's object shows it in the layout
+
+	// Freed counts the times before the call at which buckets of the process were freed, or were about to be. As long as
+	// it stays the same, all buckets live.
+	Freed uint32
+
+	Member Member // the process's rank in the group, as the group's object shows it in the layout
 }
 
 // A Member is a process's rank in a group, and the number of its ranks. The zero Member: not known.

@@ -328,7 +328,8 @@ func (p *proof) replaces(b *calledBucket, tag uint32) bool {
 			return false
 		}
 		for _, c := range calls {
-			summed[c.Buffer] = summed[c.Buffer] || c.Caller == parser.DDPReducer && c.Elements <= maxElements // others' tensors, and buckets without elements, may lie where the earlier bucket lay
+			// Others' tensors, and buckets without elements, may lie where the earlier bucket lay.
+			summed[c.Buffer] = summed[c.Buffer] || c.Caller == parser.DDPReducer && c.Elements <= maxElements
 		}
 	}
 	for buffer, other := range p.buckets {

@@ -78,7 +78,8 @@ func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code
 	case errors.Is(err, reference.ErrReference):
 		c.config.Metrics.WrongReference()
 		c.config.Log.Error("the two ends hold different values: the stream of shared values is reset", "peer", peer, "err", err)
-	case errors.Is(err, frame.ErrFrame), errors.Is(err, io.ErrUnexpectedEOF): // whether or not values are lost: the peer may open a stream like it every second
+	case errors.Is(err, frame.ErrFrame), errors.Is(err, io.ErrUnexpectedEOF):
+		// It is said whether or not values are lost: the peer may open such a stream every second.
 		c.config.Log.Error("the stream of shared values is reset: its frames are out of form", "peer", peer, "reason", "protocol", "bytes", held, "err", err)
 	case held > 0:
 		c.config.Log.Info("values that the peer has put here are lost", "peer", peer, "bytes", held, "err", err)

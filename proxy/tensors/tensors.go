@@ -41,10 +41,13 @@ type Info struct {
 	Shape  string `json:"shape,omitempty"`  // likewise, as "512×256"
 	Proof  string `json:"proof,omitempty"`  // source of the role's proof: "the process's call", "the servers' update", "the app's messages" or "the user's word"
 
-	Guarded  int64   `json:"guarded,omitempty"`        // blocks that travelled exactly since receivers were too far behind
-	Sparsity float64 `json:"sparsity,omitempty"`       // of a block, if the codec adapts it
-	Error    float64 `json:"relative_error,omitempty"` // norm of the loss of a block over the norm of the encoded values; of the block that was measured last
-	Residual float64 `json:"residual_ratio,omitempty"` // norm of a block's residual over the norm of its value; likewise
+	Guarded  int64   `json:"guarded,omitempty"`  // blocks that travelled exactly since receivers were too far behind
+	Sparsity float64 `json:"sparsity,omitempty"` // of a block, if the codec adapts it
+
+	// Error is the norm of the loss of a block over the norm of the encoded values, and Residual the norm of its residual
+	// over the norm of its value, both of the block that was measured last.
+	Error    float64 `json:"relative_error,omitempty"`
+	Residual float64 `json:"residual_ratio,omitempty"`
 
 	// Shadow has the results of candidates on a sample of the tensor's values (package shadow); none: it was not
 	// sampled.

@@ -23,12 +23,15 @@ type Config struct {
 	// in.Refuse; returning without an answer refuses with CodeCanceled. nil: every opening is refused.
 	Accept func(peer string, opening []byte, in *Incoming)
 
-	Resume     time.Duration // how long streams survive without a carrier; 0: 10 minutes
-	Carriers   int           // a session's connections, if this side dials, 1 to 16; 0: 2
-	Codecs     []string      // told to peers, which see it by Endpoint.Stats; at most 256 of 64 bytes
-	Memory     int64         // bytes of buffers, all sessions together; 0: 512 MiB. See the package comment
-	Streams    int           // streams that one peer may have open here; 0: 16,384
-	Congestion string        // TCP congestion control of carriers; "" and "auto": bbr where the kernel has it, helped with bursts, else the kernel's; "default": the kernel's
+	Resume   time.Duration // how long streams survive without a carrier; 0: 10 minutes
+	Carriers int           // a session's connections, if this side dials, 1 to 16; 0: 2
+	Codecs   []string      // told to peers, which see it by Endpoint.Stats; at most 256 of 64 bytes
+	Memory   int64         // bytes of buffers, all sessions together; 0: 512 MiB. See the package comment
+	Streams  int           // streams that one peer may have open here; 0: 16,384
+
+	// Congestion names the TCP congestion control of carriers. "" and "auto" are bbr where the kernel has it, helped with
+	// bursts, and else the kernel's own; "default" is the kernel's own.
+	Congestion string
 
 	// Pad makes the bytes that leave for peers at once a multiple of so many bytes, so that an observer of the network
 	// learns less of the sizes of messages: 1 KiB to 256 KiB; 0: nothing is added. Peers of a version without it get no
@@ -39,8 +42,11 @@ type Config struct {
 	// addresses of a carrier are loopback.
 	Insecure bool
 
-	Carrier  string // "" and "tls": TLS 1.3 over TCP; "dtls": DTLS 1.2 over UDP, with a congestion control of its own; "auto": the better one of both. Both sites must have the same, or one "auto"
-	HalfOpen int    // handshakes under way of connections that others have dialed, each with a descriptor; 0: 1024
+	// Carrier is "tls" or "" for TLS 1.3 over TCP, "dtls" for DTLS 1.2 over UDP with a congestion control of its own, or
+	// "auto" for the better one of both. Both sites must have the same, or one of them "auto".
+	Carrier string
+
+	HalfOpen int // handshakes under way of connections that others have dialed, each with a descriptor; 0: 1024
 	// Transport makes the carriers; nil: the kind that Carrier names. Congestion, Insecure and Dial are for TCP.
 	Transport Transport
 

@@ -14,7 +14,10 @@ import (
 
 const (
 	protocolName = "gradprox" // ALPN: a TLS end that is something else is refused in the handshake
-	keyBytes     = 64 << 30   // RFC 8446, 5.5: AES-GCM is good for 2^24.5 records under one key, and crypto/tls starts no key update of its own; see rotateRecords
+
+	// keyBytes is how much leaves under one key: AES-GCM is good for 2^24.5 records (RFC 8446, 5.5), and crypto/tls starts
+	// no key update of its own. See rotateRecords.
+	keyBytes = 64 << 30
 )
 
 // tlsTransport is the Transport of TLS 1.3 over TCP. Its links are reliable streams of bytes in order: bufferedConn

@@ -17,7 +17,10 @@ const (
 	longDelay  = 25 * time.Millisecond
 	firstCame  = 8                  // packets, the first of a path
 	fullRow    = minPipePackets - 1 // packets: the fourth may have been one that the other end counts as small
-	fullLength = 1000               // bytes of a packet that may be full: at least 1,200 with the layer below, less a repair's head and what is left free
+
+	// fullLength is how many bytes a packet has that may be full: a datagram of 1,200 bytes at least, without the layer
+	// below, the head of a repair, and what build leaves free.
+	fullLength = 1000
 )
 
 // An ackDelay says how long the end to which packets come may wait before it acknowledges. Both ends keep one, of the

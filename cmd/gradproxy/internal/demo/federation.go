@@ -13,9 +13,14 @@ import (
 // A federation is how hospitals train on one framework's wire: they join the server at the far site, which has them
 // train, round after round. C is a hospital as the server sees it.
 type federation[C interface{ End() error }] struct {
-	serve  func(ctx context.Context, l net.Listener, joined func(C)) error // accepts hospitals until ctx is done, and closes l and their connections then
-	join   func(ctx context.Context, conn net.Conn, h *hospital) error     // has a hospital answer the server until the server ends the training
-	rounds func(r *run, hospitals []C) error                               // makes rounds until all steps are done
+	// serve accepts hospitals until ctx is done, and then closes l and their connections.
+	serve func(ctx context.Context, l net.Listener, joined func(C)) error
+
+	// join has a hospital answer the server until the server ends the training.
+	join func(ctx context.Context, conn net.Conn, h *hospital) error
+
+	// rounds makes rounds until all steps are done.
+	rounds func(r *run, hospitals []C) error
 }
 
 // train has all hospitals train, whose connections cross the path between the sites.

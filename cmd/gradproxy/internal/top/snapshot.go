@@ -33,9 +33,12 @@ type Snapshot struct {
 	Tensors []Tensor       `json:"tensors"`          // the busiest, by their rates
 	Listed  int            `json:"tensors_in_all"`
 
-	fault  error          // why an answer below is an old one; nil: none is
-	past   *history.Table // the last that was asked for; nil: none was
-	chosen *admin.Answer  // the last answer about a tensor, which need not be the one that is wished now; nil: there is none, or it is not listed any more
+	fault error          // why an answer below is an old one; nil: none is
+	past  *history.Table // the last that was asked for; nil: none was
+
+	// chosen is the last answer about a tensor, which need not be the one that is wished now; nil: there is none, or the
+	// tensor is not listed any more.
+	chosen *admin.Answer
 }
 
 // A wish says which answers a terminal needs beside the Snapshot's. It is safe for concurrent use.
