@@ -9,8 +9,8 @@ package tensor
 // interleave must have distinct keys, and none of them may have Key 0. A parser that cannot name them must call their
 // bytes opaque: of two interleaved tensors with one key the first is given up, and the rest of it travels verbatim.
 type Tensor struct {
-	// Key is the same at every step, at both proxies and after a reconnect: it is made of protocol facts, never of ports.
-	// 0: unknown.
+	// Key is the same at every step, at both proxies and after a reconnect: it is made of protocol facts, never of
+	// ports. 0: unknown.
 	Key uint64
 
 	Role  Role  // as far as the parser has proved it
@@ -25,8 +25,8 @@ type Tensor struct {
 	// Base is the key of the values that predict this one, or that other receivers get alike. 0: there are none.
 	Base uint64
 
-	// Model is the Base of the tensors that go the other way whose latest value this one answers and is predicted by, as
-	// the result of a training is by the model that it began with. 0: Base predicts it.
+	// Model is the Base of the tensors that go the other way whose latest value this one answers and is predicted by,
+	// as the result of a training is by the model that it began with. 0: Base predicts it.
 	Model uint64
 
 	// Keys is the Key of the index array that names the rows of this sparse tensor and is sent before it; in an index
@@ -56,12 +56,12 @@ type Tensor struct {
 
 	Mask Mask // of the tensor's bytes on the wire, from its first on
 
-	// CRC32 says that the app sends a CRC-32 (IEEE) that covers the tensor, and that its reader compares it. Where elements
-	// change, the CRC-32 must stay as it is.
+	// CRC32 says that the app sends a CRC-32 (IEEE) that covers the tensor, and that its reader compares it. Where
+	// elements change, the CRC-32 must stay as it is.
 	CRC32 bool
 
-	// Placed is the place of the message in the weights with which its job began; nil: they are not known, or the sum has
-	// not their size.
+	// Placed is the place of the message in the weights with which its job began; nil: they are not known, or the sum
+	// has not their size.
 	Placed *Placement
 }
 

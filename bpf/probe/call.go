@@ -15,8 +15,8 @@ type Call struct {
 	Ranks    int    // of the group; 0: not known, since its construction was not seen
 	Storage  uint64 // address of the object that owns the memory that is summed
 
-	// Freed counts the times before the call at which buckets of the process were freed, or were about to be. As long as
-	// it stays the same, all buckets live.
+	// Freed counts the times before the call at which buckets of the process were freed, or were about to be. As long
+	// as it stays the same, all buckets live.
 	Freed uint32
 
 	Member Member // the process's rank in the group, as the group's object shows it in the layout

@@ -44,8 +44,8 @@ type Info struct {
 	Guarded  int64   `json:"guarded,omitempty"`  // blocks that travelled exactly since receivers were too far behind
 	Sparsity float64 `json:"sparsity,omitempty"` // of a block, if the codec adapts it
 
-	// Error is the norm of the loss of a block over the norm of the encoded values, and Residual the norm of its residual
-	// over the norm of its value, both of the block that was measured last.
+	// Error is the norm of the loss of a block over the norm of the encoded values, and Residual the norm of its
+	// residual over the norm of its value, both of the block that was measured last.
 	Error    float64 `json:"relative_error,omitempty"`
 	Residual float64 `json:"residual_ratio,omitempty"`
 

@@ -29,8 +29,8 @@ type Config struct {
 	Memory   int64         // bytes of buffers, all sessions together; 0: 512 MiB. See the package comment
 	Streams  int           // streams that one peer may have open here; 0: 16,384
 
-	// Congestion names the TCP congestion control of carriers. "" and "auto" are bbr where the kernel has it, helped with
-	// bursts, and else the kernel's own; "default" is the kernel's own.
+	// Congestion names the TCP congestion control of carriers. "" and "auto" are bbr where the kernel has it, helped
+	// with bursts, and else the kernel's own; "default" is the kernel's own.
 	Congestion string
 
 	// Pad makes the bytes that leave for peers at once a multiple of so many bytes, so that an observer of the network
@@ -42,8 +42,8 @@ type Config struct {
 	// addresses of a carrier are loopback.
 	Insecure bool
 
-	// Carrier is "tls" or "" for TLS 1.3 over TCP, "dtls" for DTLS 1.2 over UDP with a congestion control of its own, or
-	// "auto" for the better one of both. Both sites must have the same, or one of them "auto".
+	// Carrier is "tls" or "" for TLS 1.3 over TCP, "dtls" for DTLS 1.2 over UDP with a congestion control of its own,
+	// or "auto" for the better one of both. Both sites must have the same, or one of them "auto".
 	Carrier string
 
 	HalfOpen int // handshakes under way of connections that others have dialed, each with a descriptor; 0: 1024

@@ -15,8 +15,8 @@ import (
 const (
 	protocolName = "gradprox" // ALPN: a TLS end that is something else is refused in the handshake
 
-	// keyBytes is how much leaves under one key: AES-GCM is good for 2^24.5 records (RFC 8446, 5.5), and crypto/tls starts
-	// no key update of its own. See rotateRecords.
+	// keyBytes is how much leaves under one key: AES-GCM is good for 2^24.5 records (RFC 8446, 5.5), and crypto/tls
+	// starts no key update of its own. See rotateRecords.
 	keyBytes = 64 << 30
 )
 

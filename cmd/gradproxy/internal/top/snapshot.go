@@ -36,8 +36,8 @@ type Snapshot struct {
 	fault error          // why an answer below is an old one; nil: none is
 	past  *history.Table // the last that was asked for; nil: none was
 
-	// chosen is the last answer about a tensor, which need not be the one that is wished now; nil: there is none, or the
-	// tensor is not listed any more.
+	// chosen is the last answer about a tensor, which need not be the one that is wished now; nil: there is none, or
+	// the tensor is not listed any more.
 	chosen *admin.Answer
 }
 
