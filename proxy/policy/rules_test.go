@@ -214,7 +214,7 @@ func TestSmallTensorsBypass(t *testing.T) {
 }
 
 // Where a rule's codec may lose something, tensors that must lose nothing are lossless, and verbatim where that would
-// make them longer. Those whose role is still learned are watched, whatever their size.
+// make them longer. Tensors whose role is still learned are watched, whatever their size.
 func TestSmallExactTensorsBypassALossyRule(t *testing.T) {
 	p, err := New([]Rule{{Codec: "3lc"}}, fakes)
 	if err != nil {

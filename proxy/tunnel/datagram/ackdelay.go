@@ -7,7 +7,7 @@ import "time"
 // bytes with all headers. In a job with small messages one packet in four was an acknowledgement alone.
 //
 // A packet that is not full shows that its sender has nothing more to send, so that neither its window nor its rate
-// waits for the acknowledgement. That may wait for longDelay, which is what RFC 9000, section 18.2, has for all
+// waits for the acknowledgement, which may therefore wait for longDelay. RFC 9000, section 18.2, has it for all
 // packets. Of full packets in a row fullRow may be all that the smallest window has room for: shortDelay. The same is
 // due to a packet with a ping frame, which a sender adds where the path has lost packets, since the last packet of a
 // burst is missed only when a probe asks for it. The first packets of a path do not wait at all: by them the other end
