@@ -121,7 +121,7 @@ func TestChoice(t *testing.T) {
 		if got != c.want || p.shared != c.shared {
 			t.Errorf("%s travels by %s (%v), shared: %v; want %s, %v", name, got, p.choice.Why, p.shared, c.want, c.shared)
 		}
-		if whole := s.env.Lossless.Block(c.tensor.Size); c.shared && p.block != whole { // what the peer holds must not depend on the codec
+		if whole := s.env.Lossless.Block(c.tensor.Size); c.shared && p.block != whole { // the blocks of values that the peer holds must not depend on the codec
 			t.Errorf("%s is cut into blocks of %d bytes, not %d", name, p.block, whole)
 		}
 		if c.tensor.Size < 1<<20 && (p.dense != nil) != (c.want == "3lc(s=1.75)") {
@@ -269,7 +269,7 @@ func TestOutliersTakeNoResidual(t *testing.T) {
 	}
 }
 
-// With each value at which a flush is due, all that earlier values have lost arrives; until then something is owed.
+// With each value at which a flush is due, all that earlier values have lost arrives; before it a residual is left.
 func TestFlushPaysAllThatIsOwed(t *testing.T) {
 	const n, every, steps = 16 << 10, 5, 20
 	s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient, Proof: tensor.ByUpdate}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)", FlushEvery: every})

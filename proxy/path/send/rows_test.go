@@ -213,8 +213,8 @@ func (s *testSender) sendRows(t *testing.T, ids residual.IDs, v []byte) []byte {
 	return got[len(ids.Bytes):]
 }
 
-// Rows travel exactly until a first value was seen, and as soon as one looks like something else. What a row has lost,
-// or has not, is there when the row comes again: the values that arrived and the residuals add up to the ones sent.
+// Rows travel exactly until a first value was seen, and as soon as one looks like something else. The residual of a row
+// is there when the row comes again: the values that arrived and the residuals add up to the ones sent.
 func TestRowsAreCheckedAndOwed(t *testing.T) {
 	const width, strange, flush, steps = 24, 11, 6, 20
 	for name, rule := range map[string]policy.Rule{

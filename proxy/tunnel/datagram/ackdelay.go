@@ -16,10 +16,10 @@ const (
 	shortDelay = 5 * time.Millisecond
 	longDelay  = 25 * time.Millisecond
 	firstCame  = 8                  // packets, the first of a path
-	fullRow    = minPipePackets - 1 // packets: the fourth may have been one that the other end counts as small
+	fullRow    = minPipePackets - 1 // packets: one fewer than fit the smallest window, in which a smaller packet may be too
 
 	// fullLength is how many bytes a packet has that may be full: a datagram of 1,200 bytes at least, without the layer
-	// below, the head of a repair, and what build leaves free.
+	// below, the head of a repair, and the bytes that build leaves free.
 	fullLength = 1000
 )
 

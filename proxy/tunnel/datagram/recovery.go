@@ -31,7 +31,7 @@ const (
 type sentPacket struct {
 	state     packetState
 	size      int
-	length    int  // of it without what the layer below adds
+	length    int  // bytes of it without Config.Overhead
 	pings     bool // it has a ping frame
 	probe     bool // of a size not known to pass: its loss is no congestion
 	at        time.Duration
