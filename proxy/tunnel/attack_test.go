@@ -78,7 +78,7 @@ func TestHugeRecords(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := besiege(t, nil, nil)
 				before := s.heap()
-				h := header{kind: k, length: 1<<32 - 1}
+				h := header{kind: k, length: 1<<31 - 1}
 				if k >= kindData && k <= kindDone {
 					h.stream = s.mallory.id(0)
 				}
@@ -87,11 +87,26 @@ func TestHugeRecords(t *testing.T) {
 				if n := s.heap() - before; n > 256<<10 {
 					t.Errorf("%d bytes are held for a header", n)
 				}
-				s.fell(fmt.Sprintf("%v record of 4294967295 bytes, not ", k))
+				s.fell(fmt.Sprintf("%v record of 2147483647 bytes, not ", k))
 				s.lift()
 			})
 		})
 	}
+}
+
+// The same for a short header.
+func TestHugeShortRecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := besiege(t, nil, nil)
+		before := s.heap()
+		s.mallory.conn.Write(header{kind: kindData, stream: s.mallory.id(0), length: 1 << 40}.appendShort(nil))
+		s.mallory.until(kindEnd)
+		if n := s.heap() - before; n > 256<<10 {
+			t.Errorf("%d bytes are held for a header", n)
+		}
+		s.fell("DATA record of 1099511627776 bytes, not ")
+		s.lift()
+	})
 }
 
 // Records that may come any number of times cost nothing that grows with their number, though none of the answers is

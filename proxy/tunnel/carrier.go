@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"cmp"
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,8 +41,9 @@ type carrier struct {
 	flushing atomic.Bool // its writer may wait for the network
 	err      error
 
-	out []byte // small records that the writer has in hand
-	big *chunk // written after them
+	short bool   // the peer takes short headers
+	out   []byte // small records that the writer has in hand
+	big   *chunk // written after them
 	padder
 	sentAt    time.Time // when it last sent bytes of streams
 	gathering alarm     // set while small messages gather; rings for gathered
@@ -68,6 +70,19 @@ type carrier struct {
 	waits      time.Time // when it was first seen that bytes wait for a sign of life; zero: none do
 	doneUnsure []uint64  // streams whose DONE left since the last PING
 	doneInPing []uint64  // before it: the PONG says that they have arrived
+}
+
+// appendRecord appends a WINDOW or DONE record to those that leave next.
+func (c *carrier) appendRecord(h header) {
+	switch {
+	case c.short && h.stream != 0:
+		c.out = h.appendShort(c.out)
+	case h.kind == kindWindow:
+		h.length = windowBody
+		c.out = binary.BigEndian.AppendUint64(h.append(c.out), h.credit)
+	default:
+		c.out = h.append(c.out)
+	}
 }
 
 // compare orders carriers: by slot, then by generation, and where both sides dialed at once by the dialer.

@@ -17,7 +17,8 @@ type chunk struct {
 	users int  // goroutines that use buf outside the lock
 	freed bool // to be put back when the last user is gone
 
-	buf []byte // headerLen bytes of room, then the bytes
+	buf  []byte // headerLen bytes of room, then the bytes
+	head int    // bytes of the header, which is at the end of that room
 }
 
 type chunkState uint8
@@ -52,7 +53,7 @@ func (c *chunk) end() uint64 {
 
 func (c *chunk) room() int      { return len(c.buf) - headerLen - c.n }
 func (c *chunk) bytes() []byte  { return c.buf[headerLen+c.from : headerLen+c.n] }
-func (c *chunk) record() []byte { return c.buf[:headerLen+c.n] }
+func (c *chunk) record() []byte { return c.buf[headerLen-c.head : headerLen+c.n] }
 
 // take copies bytes of p behind the chunk's own.
 func (c *chunk) take(p []byte) int {
@@ -61,12 +62,20 @@ func (c *chunk) take(p []byte) int {
 	return n
 }
 
-// seal writes the header: from now on every replay sends the bytes of record.
-func (c *chunk) seal(stream uint64) {
+// seal writes the header, a short one if that is allowed: from now on every replay sends the bytes of record.
+func (c *chunk) seal(stream uint64, short bool) {
 	h := header{length: c.n, kind: kindData, stream: stream, value: c.off}
 	if c.fin {
 		h.flags = flagFin
 	}
-	h.append(c.buf[:0])
+	c.head = headerLen
+	if short {
+		var room [headerLen]byte // no short header of DATA is longer
+		b := h.appendShort(room[:0])
+		c.head = len(b)
+		copy(c.buf[headerLen-c.head:], b)
+	} else {
+		h.append(c.buf[:0])
+	}
 	c.left = true
 }

@@ -375,10 +375,10 @@ func (l *datagramLink) Write(p []byte) (int, error) {
 	}
 	n := len(p)
 	for len(p) > 0 {
-		end, order := headerLen+int(binary.BigEndian.Uint32(p)), orderOf(p)
-		for order == datagram.Free && end < len(p) && orderOf(p[end:]) == order {
-			more := headerLen + int(binary.BigEndian.Uint32(p[end:]))
-			if end+more > datagramJoin {
+		end, order := measure(p)
+		for order == datagram.Free && end < len(p) {
+			more, next := measure(p[end:])
+			if next != order || end+more > datagramJoin {
 				break
 			}
 			end += more
@@ -392,16 +392,21 @@ func (l *datagramLink) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// orderOf returns the order of the record that begins so: the contract of Link says which may overtake which.
-func orderOf(record []byte) datagram.Order {
-	word := binary.BigEndian.Uint64(record[4:])
+// measure returns how long the record is that b begins with, and its order: the contract of Link says which records
+// may overtake which. This side has made the record.
+func measure(b []byte) (n int, order datagram.Order) {
+	if b[0] >= shortMark {
+		return shortRecord(b), datagram.Free
+	}
+	word := binary.BigEndian.Uint64(b[4:])
+	n = headerLen + int(binary.BigEndian.Uint32(b))
 	switch k := kind(word >> 56); {
 	case k == kindHello || k == kindReady || k == kindLeave:
-		return datagram.Fence
+		return n, datagram.Fence
 	case word&maxStream == 0:
-		return datagram.Last
+		return n, datagram.Last
 	}
-	return datagram.Free
+	return n, datagram.Free
 }
 
 func (l *datagramLink) Pending() int { return int(l.pending.Load()) }

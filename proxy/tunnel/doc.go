@@ -35,6 +35,15 @@
 //	11 LEAVE    0               the sender sends no more DATA on this carrier, and asks for the same
 //	12 PAD      0               up to 4 KiB, dropped; sent only to peers whose HELLO says that they take it. See padding.go
 //
+// If the peer's HELLO says that it takes them, DATA, WINDOW and DONE for a stream have a short header instead
+// (short.go). Its first byte says so, where a long header begins with 0. Its numbers are unsigned varints as
+// encoding/binary has them:
+//
+//	128 + 32 × form + n, uint8 | numbers, n bytes | body
+//
+//	form 0   DATA: stream, offset, length of the body     form 1   the same with FIN
+//	form 2   WINDOW: stream, acknowledged, credit         form 3   DONE: stream
+//
 // An unknown kind or flag, a length that its kind cannot have, DATA beyond credit, beyond the end of its direction or
 // overlapping DATA that came with other bounds, a stream beyond the limit and an acknowledgement of bytes that were not
 // sent end the session: nothing can be believed any longer. All of it is checked before anything is allocated.
@@ -46,7 +55,7 @@
 //	1 site name   2 incarnation   3 the receiver's incarnation, if known   4 longest DATA body (uint32, at least 16 KiB)
 //	5 streams that the receiver may open at first (uint32)   6 credit that each stream begins with (uint32, at least 16 KiB)
 //	7 name of a codec, once for each   8 place of the carrier: slot uint8, flags uint8 (1: replaces a dead one), generation uint64
-//	9 the sender takes PAD records (no value)
+//	9 the sender takes PAD records (no value)   10 the sender takes short headers (no value)
 //
 // Fields that are not known are skipped, and so are bytes behind the known part of one. Both sides use the
 // newest version that both speak. The dialer sends HELLO; the acceptor HELLO and READY; the dialer READY.
@@ -125,7 +134,7 @@
 // Stream is a stream with its session, for the user; a peer calls its session, which calls no peer: it returns what has
 // happened.
 //
-//	record, hello, ids, errors, transport          the wire, and the interface of a carrier's connection; tls, dtls and their files are below it
+//	record, short, hello, ids, errors, transport   the wire, and the interface of a carrier's connection; tls, dtls and their files are below it
 //	chunk, memory, half, queue, openings, meter …  state that knows no session, takes times and values, and returns decisions
 //	near, far                                      this site and a peer as sessions know them
 //	carrier, stream, session                       the state under a session's lock

@@ -32,6 +32,34 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+// Any bytes that begin like a short header are one that fits its kind, and means the same when it is written and read
+// again, or an error.
+func FuzzShort(f *testing.F) {
+	for _, h := range shortHeaders {
+		f.Add(h.appendShort(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) == 0 || len(b) > maxAnyHeader {
+			return
+		}
+		b[0] = shortMark | b[0]&^maxShort | byte(len(b)-1)
+		h, err := parseShort(b, maxBody)
+		if err != nil {
+			return
+		}
+		if h.length > maxBody || h.kind != kindData && h.length > 0 || h.stream == 0 || h.stream > maxStream {
+			t.Fatalf("%v record of %d bytes for stream %d", h.kind, h.length, h.stream)
+		}
+		again := h.appendShort(nil)
+		if got, err := parseShort(again, maxBody); err != nil || got != h || len(again) > len(b) {
+			t.Fatalf("%x is %+v, which is written as %x and read as %+v, %v", b, h, again, got, err)
+		}
+		if n := shortRecord(again); n != len(again)+h.length {
+			t.Fatalf("%x begins a record of %d bytes, not %d", again, n, len(again)+h.length)
+		}
+	})
+}
+
 // Any bytes are a HELLO within its limits, which is the same when written and read again, or an error.
 func FuzzHello(f *testing.F) {
 	h := &hello{min: 1, max: 2, name: "paris", mine: incarnation{1}, yours: incarnation{2}, maxBody: maxBody, streams: 5, window: 1 << 18,
@@ -84,7 +112,8 @@ func deaf(r io.Reader) Link {
 	return &tlsLink{bufferedConn: bufferedConn{Conn: deafConn{feed{r}, nowhere{}}}}
 }
 
-// script turns fuzzed bytes into records. Most records fit the session; bytes that are no record go in raw.
+// script turns fuzzed bytes into records, some with short headers. Most records fit the session; bytes that are no record
+// go in raw.
 func script(b []byte) []byte {
 	var out []byte
 	for len(b) >= 6 {
@@ -117,7 +146,16 @@ func script(b []byte) []byte {
 			h.value %= 64
 		}
 		h.length = n
-		out = append(h.append(out), body...)
+		switch {
+		case h.stream&4 != 0 && h.kind == kindWindow:
+			h.stream, h.credit = h.stream&3, binary.BigEndian.Uint64(body)
+			out = h.appendShort(out)
+		case h.stream&4 != 0 && (h.kind == kindData || h.kind == kindDone):
+			h.stream &= 3
+			out = append(h.appendShort(out), body...)
+		default:
+			out = append(h.append(out), body...)
+		}
 	}
 	return append(out, b...)
 }
@@ -141,7 +179,7 @@ func FuzzSession(f *testing.F) {
 		}})
 		p := newPeer(&e.home, Peer{Name: "puppet"})
 		s := p.sess
-		if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {
+		if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10, short: true}); err != nil {
 			t.Fatal(err)
 		}
 		c := &carrier{link: deaf(bytes.NewReader(input)), born: time.Now()}
@@ -160,7 +198,7 @@ func FuzzSession(f *testing.F) {
 		}
 		used := e.mem.used.Load()
 		s.mu.Unlock()
-		if limit := int64(2*len(input) + 1024*len(input)/headerLen + 64<<10); used > limit {
+		if limit := int64(2*len(input) + 1024*len(input)/5 + 64<<10); used > limit { // a DATA record has at least five bytes
 			t.Errorf("%d bytes in buffers after %d bytes of records", used, len(input))
 		}
 		p.fail(s, err, "")

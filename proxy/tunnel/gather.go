@@ -41,10 +41,14 @@ func (s *session) gathering() bool {
 
 // fillPacket reports whether the small records that wait fill a packet.
 func (s *session) fillPacket() bool {
-	n := s.dones.n * headerLen
+	head := headerLen
+	if s.short {
+		head = shortData
+	}
+	n := s.dones.n * head
 	for i := 0; i < s.small.n && n < fullPacket; i++ {
 		st := s.small.at(i)
-		n += headerLen + st.unsent
+		n += head + st.unsent
 	}
 	return n >= fullPacket
 }

@@ -139,6 +139,7 @@ func (h *home) hello(s *session) *hello {
 		window:  h.window,
 		codecs:  h.cfg.Codecs,
 		pads:    true,
+		short:   true,
 	}
 	if s != nil {
 		mine.mine = s.mine

@@ -37,6 +37,7 @@ type hello struct {
 	window   int         // credit that each stream begins with
 	codecs   []string
 	pads     bool  // PAD records may be sent to it
+	short    bool  // records with short headers may be sent to it
 	place    place // of the carrier; the dialer's counts
 }
 
@@ -66,6 +67,7 @@ const (
 	fieldCodec       = 7 // once for each
 	fieldPlace       = 8
 	fieldPads        = 9
+	fieldShort       = 10
 )
 
 // append appends the body of the record to dst.
@@ -96,6 +98,9 @@ func (h *hello) append(dst []byte) []byte {
 	if h.pads {
 		field(fieldPads, nil)
 	}
+	if h.short {
+		field(fieldShort, nil)
+	}
 	return dst
 }
 
@@ -110,7 +115,7 @@ func parseHello(b []byte) (*hello, error) {
 	if h.min > h.max {
 		return nil, fmt.Errorf("HELLO with versions %d to %d", h.min, h.max)
 	}
-	var had [fieldPads + 1]bool
+	var had [fieldShort + 1]bool
 	for b = b[4:]; len(b) > 0; {
 		if len(b) < 4 {
 			return nil, fmt.Errorf("HELLO ends within a field")
@@ -181,6 +186,8 @@ func (h *hello) set(id uint16, v []byte) error {
 		h.codecs = append(h.codecs, string(v))
 	case fieldPads:
 		h.pads = true
+	case fieldShort:
+		h.short = true
 	case fieldPlace:
 		if len(v) < 10 {
 			return short(10)

@@ -1,9 +1,6 @@
 package tunnel
 
-import (
-	"encoding/binary"
-	"time"
-)
+import "time"
 
 // What nobody waits for leaves with a packet that leaves anyway, or after a while by itself: acknowledgements, and
 // bytes of WriteSoon. The functions of this file are called with the session's lock held.
@@ -22,7 +19,7 @@ func (s *session) nextLazy(c *carrier) {
 		st := s.lazy.pop()
 		switch {
 		case st.update != updateLazy || st.gone:
-		case !s.ackDue(st, now, now.Sub(st.toldAt)) || len(c.out)+headerLen+8 > batchSize:
+		case !s.ackDue(st, now, now.Sub(st.toldAt)) || len(c.out)+headerLen+windowBody > batchSize:
 			s.lazy.push(st)
 		default:
 			st.update = updateNone
@@ -44,11 +41,5 @@ func (s *session) addRiders(c *carrier) {
 // tell appends the WINDOW record of a stream.
 func (s *session) tell(c *carrier, st *stream) {
 	st.ackedTo, st.toldAt = st.received(), time.Now()
-	c.window(st.id, st.ackedTo, st.granted)
-}
-
-// window appends a WINDOW record.
-func (c *carrier) window(stream, acked, limit uint64) {
-	c.out = header{kind: kindWindow, length: 8, stream: stream, value: acked}.append(c.out)
-	c.out = binary.BigEndian.AppendUint64(c.out, limit)
+	c.appendRecord(header{kind: kindWindow, stream: st.id, value: st.ackedTo, credit: st.granted})
 }

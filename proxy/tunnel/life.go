@@ -37,6 +37,7 @@ func (s *session) establish(h *hello) error {
 	s.sendWindow = uint64(h.window)
 	s.openLimit = uint64(h.streams)
 	s.codecs = h.codecs
+	s.short = h.short
 	if h.pads {
 		s.pad = s.near.pad
 	} else if s.near.pad > 0 {
@@ -60,6 +61,7 @@ func (s *session) attach(c *carrier) bool {
 	c.cond.L = &s.mu
 	c.gathering.ring = func() { s.gathered(c) }
 	c.padder.step = s.pad
+	c.short = s.short
 	c.heard = time.Now()
 	c.pinged = c.heard
 	c.pingDue = true

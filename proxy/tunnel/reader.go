@@ -24,14 +24,11 @@ func (s *session) readEnds(c *carrier, err error) {
 // read takes records until one has brought the opening of a stream, which it returns, or the carrier ends: then it
 // returns an error, perhaps with an opening as well.
 func (s *session) read(c *carrier) (*Incoming, error) {
-	var head [headerLen]byte
+	var room [maxAnyHeader]byte
 	for {
-		if _, err := io.ReadFull(c.link, head[:]); err != nil {
-			return nil, err
-		}
-		h, err := parseHeader(&head, maxBody)
+		h, err := c.readHeader(&room)
 		if err != nil {
-			return nil, broken("%w", err)
+			return nil, err
 		}
 		c.records.Add(1)
 		var in *Incoming
@@ -47,6 +44,35 @@ func (s *session) read(c *carrier) (*Incoming, error) {
 			return in, err
 		}
 	}
+}
+
+// readHeader reads the next header, long or short, into room.
+func (c *carrier) readHeader(room *[maxAnyHeader]byte) (header, error) {
+	if _, err := io.ReadFull(c.link, room[:1]); err != nil {
+		return header{}, err
+	}
+	short := room[0] >= shortMark
+	b := room[:headerLen]
+	if short {
+		b = room[:1+room[0]&maxShort]
+	}
+	if _, err := io.ReadFull(c.link, b[1:]); err != nil {
+		if err == io.EOF { // EOF is for an end between records
+			err = io.ErrUnexpectedEOF
+		}
+		return header{}, err
+	}
+	var h header
+	var err error
+	if short {
+		h, err = parseShort(b, maxBody)
+	} else {
+		h, err = parseHeader((*[headerLen]byte)(b), maxBody)
+	}
+	if err != nil {
+		return h, broken("%w", err)
+	}
+	return h, nil
 }
 
 // body reads a body of at most smallBody bytes. They are valid until the next record.
@@ -73,7 +99,10 @@ func (s *session) control(c *carrier, h header, body []byte) error {
 	}
 	switch h.kind {
 	case kindWindow:
-		return s.windowed(h.stream, h.value, binary.BigEndian.Uint64(body))
+		if len(body) > 0 { // its header is long
+			h.credit = binary.BigEndian.Uint64(body)
+		}
+		return s.windowed(h.stream, h.value, h.credit)
 	case kindReset:
 		return s.reset(h.stream, h.value, Code(binary.BigEndian.Uint32(body)))
 	case kindDone:

@@ -7,7 +7,8 @@ import (
 
 // A record is a header and a body; the package comment has the layout and the meaning of each kind.
 const (
-	headerLen = 20
+	headerLen  = 20
+	windowBody = 8 // bytes of the body of a WINDOW
 
 	maxBody    = 256 << 10 // of DATA that this side sends and takes
 	minMaxBody = 16 << 10  // the least that a HELLO may state
@@ -79,6 +80,7 @@ type header struct {
 	flags  uint8
 	stream uint64
 	value  uint64
+	credit uint64 // of a WINDOW with a short header; else the body has it
 }
 
 // append appends the header's 20 bytes to dst.
@@ -100,6 +102,15 @@ func parseHeader(b *[headerLen]byte, limit int) (header, error) {
 		value:  binary.BigEndian.Uint64(b[12:]),
 	}
 	length := binary.BigEndian.Uint32(b[:])
+	err := h.check(uint64(length), limit)
+	if err == nil {
+		h.length = int(length)
+	}
+	return h, err
+}
+
+// check is parseHeader for a header that is read but for the length of the body.
+func (h header) check(length uint64, limit int) error {
 	minimum, maximum := 0, 0
 	var streams, flags uint8 // streams: 0 none, 1 one, 2 either
 	switch h.kind {
@@ -112,7 +123,7 @@ func parseHeader(b *[headerLen]byte, limit int) (header, error) {
 	case kindData:
 		maximum, streams, flags = limit, 1, flagFin
 	case kindWindow:
-		minimum, maximum, streams = 8, 8, 2
+		minimum, maximum, streams = windowBody, windowBody, 2
 	case kindReset:
 		minimum, maximum, streams = 4, 4, 1
 	case kindDone:
@@ -121,23 +132,22 @@ func parseHeader(b *[headerLen]byte, limit int) (header, error) {
 		maximum = smallBody
 	case kindPing, kindPong, kindGoAway, kindLeave:
 	default:
-		return h, fmt.Errorf("unknown record of %v", h.kind)
+		return fmt.Errorf("unknown record of %v", h.kind)
 	}
-	if uint64(length) < uint64(minimum) || uint64(length) > uint64(maximum) {
-		return h, fmt.Errorf("%v record of %d bytes, not %d to %d", h.kind, length, minimum, maximum)
+	if length < uint64(minimum) || length > uint64(maximum) {
+		return fmt.Errorf("%v record of %d bytes, not %d to %d", h.kind, length, minimum, maximum)
 	}
-	h.length = int(length)
 	switch {
 	case h.flags&^flags != 0:
-		return h, fmt.Errorf("%v record with unknown flags %#x", h.kind, h.flags)
+		return fmt.Errorf("%v record with unknown flags %#x", h.kind, h.flags)
 	case streams == 0 && h.stream != 0:
-		return h, fmt.Errorf("%v record for stream %d", h.kind, h.stream)
+		return fmt.Errorf("%v record for stream %d", h.kind, h.stream)
 	case streams == 1 && h.stream == 0:
-		return h, fmt.Errorf("%v record for no stream", h.kind)
-	case h.kind == kindData && h.length == 0 && h.flags&flagFin == 0:
-		return h, fmt.Errorf("empty DATA record for stream %d", h.stream)
+		return fmt.Errorf("%v record for no stream", h.kind)
+	case h.kind == kindData && length == 0 && h.flags&flagFin == 0:
+		return fmt.Errorf("empty DATA record for stream %d", h.stream)
 	case h.kind != kindPing && h.kind != kindPong && h.value >= maxOffset:
-		return h, fmt.Errorf("%v record with value %d, over 2^62", h.kind, h.value)
+		return fmt.Errorf("%v record with value %d, over 2^62", h.kind, h.value)
 	}
-	return h, nil
+	return nil
 }

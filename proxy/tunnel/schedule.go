@@ -61,7 +61,7 @@ func (s *session) nextControl(c *carrier) {
 	for s.dones.n > 0 && len(c.out) < batchSize/2 && len(c.doneUnsure) < s.maxDones() {
 		id := s.dones.pop()
 		c.doneUnsure = append(c.doneUnsure, id)
-		c.out = header{kind: kindDone, stream: id}.append(c.out)
+		c.appendRecord(header{kind: kindDone, stream: id})
 	}
 	for s.urgent.n > 0 && len(c.out) < batchSize/2 {
 		st := s.urgent.pop()
@@ -81,7 +81,7 @@ func (s *session) nextControl(c *carrier) {
 	s.raise()
 	if s.allow {
 		s.allow = false
-		c.window(0, 0, s.allowed)
+		c.appendRecord(header{kind: kindWindow, credit: s.allowed})
 	}
 }
 

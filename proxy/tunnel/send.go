@@ -49,7 +49,7 @@ func (s *session) leaves(st *stream, ch *chunk, c *carrier) {
 	if ch.left {
 		far.replayed.Add(uint64(ch.n))
 	} else {
-		ch.seal(st.id)
+		ch.seal(st.id, s.short)
 		st.left += uint64(ch.n)
 		st.finLeft = ch.fin
 		st.unsent -= ch.n

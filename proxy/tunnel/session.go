@@ -21,6 +21,7 @@ type session struct {
 	maxBody    int         // of DATA to the peer
 	sendWindow uint64      // credit that each stream begins with, to the peer
 	codecs     []string    // of the peer
+	short      bool        // the peer takes short headers
 	pad        int         // Config.Pad, if the peer takes PAD records
 	err        error       // why it is dead
 

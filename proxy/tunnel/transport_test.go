@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
 )
 
 // An unordered is a second Transport, in memory, which uses all the freedom that the contract of Link gives: a record
@@ -72,7 +73,7 @@ func (l *unorderedLink) Read(p []byte) (int, error) {
 func (l *unorderedLink) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
-		end := headerLen + int(binary.BigEndian.Uint32(p)) // it panics if a Write ends within a record
+		end, _ := measure(p) // p[:end] panics if a Write ends within a record
 		l.records = append(l.records, append([]byte(nil), p[:end]...))
 		p = p[end:]
 	}
@@ -85,14 +86,11 @@ func (l *unorderedLink) shuffle() {
 	for len(l.records) > 0 {
 		may := []int{0}
 		for i, r := range l.records[:min(len(l.records), 16)] {
-			h, err := parseHeader((*[headerLen]byte)(r), maxBody)
-			if err != nil {
-				panic(err)
-			}
-			if h.kind == kindHello || h.kind == kindReady || h.kind == kindLeave {
+			_, order := measure(r)
+			if order == datagram.Fence {
 				break
 			}
-			if i > 0 && h.stream != 0 {
+			if i > 0 && order == datagram.Free {
 				may = append(may, i)
 			}
 		}

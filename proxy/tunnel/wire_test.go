@@ -22,7 +22,7 @@ func TestWireLayout(t *testing.T) {
 		}
 	}
 	h := &hello{min: 1, max: 2, name: "paris", maxBody: 0x40000, streams: 7, window: 0x10000, codecs: []string{"3lc"},
-		place: place{slot: 1, replace: true, generation: 258}}
+		place: place{slot: 1, replace: true, generation: 258}, pads: true, short: true}
 	copy(h.mine[:], "0123456789abcdef")
 	want := hex.EncodeToString([]byte("gradprox")) + "0001 0002" +
 		"0001 0005" + hex.EncodeToString([]byte("paris")) +
@@ -30,7 +30,7 @@ func TestWireLayout(t *testing.T) {
 		"0003 0010" + strings.Repeat("00", 16) +
 		"0004 0004 00040000" + "0005 0004 00000007" + "0006 0004 00010000" +
 		"0007 0003" + hex.EncodeToString([]byte("3lc")) +
-		"0008 000a 01 01 0000000000000102"
+		"0008 000a 01 01 0000000000000102" + "0009 0000" + "000a 0000"
 	if got := hex.EncodeToString(h.append(nil)); got != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("HELLO is\n%s, not\n%s", got, want)
 	}

@@ -1,0 +1,159 @@
+package tunnel
+
+import (
+	"bytes"
+	"encoding/hex"
+	"io"
+	"strings"
+	"testing"
+)
+
+// shortHeaders has a header of each form, with the smallest numbers and with the largest.
+var shortHeaders = []header{
+	{kind: kindData, stream: 1, length: 1},
+	{kind: kindData, flags: flagFin, stream: 1},
+	{kind: kindData, stream: maxStream, value: maxOffset - 1, length: maxBody},
+	{kind: kindData, flags: flagFin, stream: maxStream, value: maxOffset - 1, length: maxBody},
+	{kind: kindWindow, stream: 1},
+	{kind: kindWindow, stream: maxStream, value: maxOffset - 1, credit: 1<<64 - 1},
+	{kind: kindDone, stream: 1},
+	{kind: kindDone, stream: maxStream},
+}
+
+// The bytes of the package comment's layout, by hand.
+func TestShortLayout(t *testing.T) {
+	for want, h := range map[string]header{
+		"85 05 8002 8d01":   {kind: kindData, stream: 5, value: 256, length: 141},
+		"a3 05 00 00":       {kind: kindData, flags: flagFin, stream: 5},
+		"c6 8102 03 808004": {kind: kindWindow, stream: 257, value: 3, credit: 65536},
+		"e1 7f":             {kind: kindDone, stream: 127},
+	} {
+		got := h.appendShort(nil)
+		if want = strings.ReplaceAll(want, " ", ""); hex.EncodeToString(got) != want {
+			t.Errorf("%v: %x, not %s", h.kind, got, want)
+		}
+		if again, err := parseShort(got, maxBody); err != nil || again != h {
+			t.Errorf("%x is read as %+v, %v", got, again, err)
+		}
+	}
+	for _, h := range shortHeaders {
+		b := h.appendShort([]byte("before"))[len("before"):]
+		if got, err := parseShort(b, maxBody); err != nil || got != h {
+			t.Errorf("%+v is read as %+v, %v", h, got, err)
+		}
+		if h.kind == kindData && len(b) > headerLen {
+			t.Errorf("%+v takes %d bytes, and a chunk has room for %d", h, len(b), headerLen)
+		}
+		if n := shortRecord(b); n != len(b)+h.length {
+			t.Errorf("%+v begins a record of %d bytes, not %d", h, n, len(b)+h.length)
+		}
+	}
+}
+
+// A short header beyond the bounds of its kind, cut off or with bytes behind its numbers is an error that names the kind.
+func TestShortErrors(t *testing.T) {
+	raw := func(form byte, numbers string) []byte {
+		b, err := hex.DecodeString(strings.ReplaceAll(numbers, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append([]byte{shortMark | form<<5 | byte(len(b))}, b...)
+	}
+	for _, c := range []struct {
+		want string
+		b    []byte
+	}{
+		{"DATA record of 262145 bytes, not 0 to 262144", header{kind: kindData, stream: 1, length: maxBody + 1}.appendShort(nil)},
+		{"DATA record of 18446744073709551615 bytes", raw(formFin, "01 00 ffffffffffffffffff01")},
+		{"empty DATA record for stream 1", header{kind: kindData, stream: 1}.appendShort(nil)},
+		{"DATA record with value 4611686018427387904, over 2^62", header{kind: kindData, stream: 1, value: maxOffset, length: 1}.appendShort(nil)},
+		{"WINDOW record with value 4611686018427387904, over 2^62", header{kind: kindWindow, stream: 1, value: maxOffset}.appendShort(nil)},
+		{"DATA record with a short header for stream 0", header{kind: kindData, length: 1}.appendShort(nil)},
+		{"WINDOW record with a short header for stream 0", header{kind: kindWindow}.appendShort(nil)},
+		{"DONE record with a short header for stream 0", header{kind: kindDone}.appendShort(nil)},
+		{"DATA record with a short header for stream 281474976710656", header{kind: kindData, stream: maxStream + 1, length: 1}.appendShort(nil)},
+		{"DONE record with 1 bytes behind the numbers", raw(formDone, "01 00")},
+		{"WINDOW record with 2 bytes behind the numbers", raw(formWindow, "01 00 00 0000")},
+		{"DATA record with a short header of 1 bytes, in which number 1 does not end", raw(formData, "")},
+		{"DATA record with a short header of 3 bytes, in which number 3 does not end", raw(formData, "01 00")},
+		{"WINDOW record with a short header of 4 bytes, in which number 3 does not end", raw(formWindow, "01 00 80")},
+		{"DONE record with a short header of 12 bytes, in which number 1 does not end", raw(formDone, "ffffffffffffffffffff01")},
+	} {
+		if h, err := parseShort(c.b, maxBody); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%x is read as %+v, %v, nothing of %q", c.b, h, err, c.want)
+		}
+	}
+}
+
+// A peer whose HELLO does not say that it takes short headers gets none; any other one gets them for each DATA, WINDOW
+// and DONE of a stream, and is sent the same bytes when they leave again.
+func TestShortForPeersThatTakeThem(t *testing.T) {
+	for _, takes := range []bool{false, true} {
+		s, c := attached(t, Config{Name: "a"})
+		s.short, c.short = takes, takes
+		s.mu.Lock()
+		for s.next(c) { // the carrier's first records
+			s.release(c)
+		}
+		s.opened++
+		st := &Stream{stream: s.newStream(streamID(s.opened-1, s.even)), session: s}
+		st.limit = 64 << 10
+		s.dones.push(streamID(7, !s.even))
+		s.update(st.stream, true)
+		s.mu.Unlock()
+		if _, err := st.WriteMore([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		s.enqueue(st.stream, nil)
+		if !s.next(c) {
+			t.Fatal("nothing leaves")
+		}
+		out := bytes.Clone(c.out)
+		again := bytes.Clone(st.head.record())
+		s.release(c)
+		s.mu.Unlock()
+		if !bytes.HasSuffix(out, again) {
+			t.Errorf("%x left, and %x is to leave again", out, again)
+		}
+		kinds := map[kind]int{}
+		r := &carrier{link: deaf(bytes.NewReader(out))}
+		var room [maxAnyHeader]byte
+		for {
+			h, err := r.readHeader(&room)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.body(h); err != nil {
+				t.Fatal(err)
+			}
+			kinds[h.kind]++
+			if short := room[0] >= shortMark; short != takes {
+				t.Errorf("the peer takes short headers: %v; that of a %v is: %v", takes, h.kind, short)
+			}
+		}
+		if kinds[kindData] != 1 || kinds[kindWindow] != 1 || kinds[kindDone] != 1 || len(kinds) != 3 {
+			t.Errorf("%v left", kinds)
+		}
+	}
+}
+
+// A carrier that ends within a header has not ended in order.
+func TestEndWithinHeader(t *testing.T) {
+	for _, b := range [][]byte{header{kind: kindPing}.append(nil), header{kind: kindDone, stream: 300}.appendShort(nil)} {
+		for cut := range len(b) {
+			c := &carrier{link: deaf(bytes.NewReader(b[:cut]))}
+			var room [maxAnyHeader]byte
+			want := io.ErrUnexpectedEOF
+			if cut == 0 {
+				want = io.EOF
+			}
+			if _, err := c.readHeader(&room); err != want {
+				t.Errorf("after %d bytes of %d: %v", cut, len(b), err)
+			}
+		}
+	}
+}
