@@ -27,6 +27,13 @@ const (
 	probeRTTEvery   = 5 * time.Second
 	probeRTTFor     = 200 * time.Millisecond
 
+	// A round trip that is longer than the smallest one by less than a part of it in nearMin shows that the path is empty
+	// as well as a smaller one would: section 4.3.4 of the draft looks for a smaller one nevertheless, which costs a flow
+	// that is alone 2 to 3 % of its rate. A flow that began behind the queue of another one must still look, so round trips
+	// that are only near put it off for probeRTTOften at most.
+	nearMin       = 64
+	probeRTTOften = 30 * time.Second
+
 	// rttFloor replaces a shorter round trip where the window is computed: acknowledgements wait that long for a busy
 	// host, and on a path so short a queue of that length costs nothing. But for that no more bytes are under way than
 	// sockets have room for, should the other host not let its process run.
@@ -113,6 +120,7 @@ type bbr struct {
 
 	probeRTTEnd  time.Duration // 0: not yet at the small window
 	probeRTTDone bool
+	probedRTTAt  time.Duration // when ProbeRTT last ended
 	priorCwnd    int
 
 	// Aggregation of acknowledgements: section 4.5.9.
@@ -455,8 +463,12 @@ func (b *bbr) enterUp(now time.Duration, s *sample, d *deliveryRate) {
 // updateMinRTT keeps the smallest round trip of 10 s, and of 5 s for the decision to look for a smaller one: section
 // 4.5.7.
 func (b *bbr) updateMinRTT(now time.Duration, s *sample) {
-	if s.rtt > 0 && s.rtt < b.probeMin {
+	switch {
+	case s.rtt <= 0:
+	case s.rtt < b.probeMin:
 		b.probeMin, b.probeMinAt = s.rtt, now
+	case s.rtt-b.probeMin < b.probeMin/nearMin && now-b.probedRTTAt < probeRTTOften:
+		b.probeMinAt = now
 	}
 	if b.probeMin < b.minRTT || now-b.minRTTAt > minRTTFilterLen {
 		if b.probeMin != math.MaxInt64 {
@@ -484,7 +496,7 @@ func (b *bbr) checkProbeRTT(now time.Duration, s *sample, d *deliveryRate, infli
 	case b.probeRTTEnd != 0:
 		b.probeRTTDone = b.probeRTTDone || b.roundStart
 		if b.probeRTTDone && now > b.probeRTTEnd {
-			b.probeMinAt = now
+			b.probeMinAt, b.probedRTTAt = now, now
 			b.cwnd = max(b.cwnd, b.priorCwnd)
 			b.bwLo, b.inflightLo = math.Inf(1), unlimited
 			if b.fullBWReached {
