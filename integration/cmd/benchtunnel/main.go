@@ -16,7 +16,7 @@
 //	D2  the same, of streams of pion/sctp and of quic-go; and bytes in a second of processor time, of bare TLS's
 //	D3  the rate of one connection through the tunnel over DTLS, of a stream of quic-go's, for each rate of loss above 0
 //	D4  how many nonces repeat in a million records
-//	W0  the rate of one connection over DTLS where nothing is lost, of the most that TCP can carry on the link
+//	W0  the rate of one connection over DTLS where nothing is lost, of the most that TCP can carry on the link: from its first byte on, and of the same time after that
 //	W1  the rate of one connection through the tunnel, of plain TCP's under BBR, for each rate of loss
 //	W2  the same where the kernel has no BBR: of plain TCP's under Cubic
 //	W3  a byte's round trip while another connection fills the link, of the link's own; the link loses nothing

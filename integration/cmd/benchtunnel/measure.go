@@ -126,7 +126,11 @@ func (m *measurement) rates(ctx context.Context, percent float64, w1, w2, d3 boo
 						return err
 					}
 				}
-				return m.rate(ctx, w, 0, "", through, t.name)
+				stretches := []string{t.name}
+				if percent == 0 && w1 {
+					stretches = append(stretches, later(t))
+				}
+				return m.rate(ctx, w, 0, "", through, stretches...)
 			}); err != nil {
 				return err
 			}
@@ -147,6 +151,7 @@ func (m *measurement) noteRates(percent float64, plain, through map[string][]flo
 		const header, packet = 52, 1500 // of IP and TCP
 		limit := float64(m.mbps) * (packet - header) / packet
 		m.add("W0/dtls", "rate of one connection over DTLS, at least, of the most that TCP can carry there", median(through["dtls"])/limit, 0.97, "x", false)
+		m.add("W0/dtls/later", "the same, once it has filled the link for a while", median(through[later(overDTLS)])/limit, 0.97, "x", false)
 	}
 	if d3 {
 		m.add(fmt.Sprintf("D3/%g%%", percent), "rate of one connection over DTLS, at least, of a stream of quic-go's", median(through["dtls"])/median(plain["quic-go"]), 10, "x", false)
@@ -207,17 +212,26 @@ func (m *measurement) steps(ctx context.Context, percent float64) error {
 	return nil
 }
 
-// rate measures a connection that sends all it can, and adds its rate in Mbit/s to into[name].
-func (m *measurement) rate(ctx context.Context, w *testbed.WAN, port uint16, congestion string, into map[string][]float64, name string) error {
+// later names the stretch of a connection that follows its first one.
+func later(t variant) string { return t.name + "-later" }
+
+// rate measures a connection that sends all it can, and adds its rate in Mbit/s, in one stretch of time after the other,
+// to those of each stretch's name.
+func (m *measurement) rate(ctx context.Context, w *testbed.WAN, port uint16, congestion string, into map[string][]float64, stretches ...string) error {
 	s, err := testbed.Connect(ctx, w, port, congestion)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	s.Fill()
-	mbps, err := s.Receive(m.duration)
-	into[name] = append(into[name], mbps)
-	return err
+	for _, name := range stretches {
+		mbps, err := s.Receive(m.duration)
+		if err != nil {
+			return err
+		}
+		into[name] = append(into[name], mbps)
+	}
+	return nil
 }
 
 // underLoad measures W3.
