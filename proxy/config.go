@@ -96,7 +96,7 @@ type Config struct {
 	Residuals int64
 	// ShadowMemory bounds the bytes that the trials of Settings.Shadow take. 0: the constant ShadowMemory.
 	ShadowMemory int64
-	// ShadowShare is the share of one core that the trials take; from 1 on they never rest. 0: a hundredth of all
+	// ShadowShare is the share of one core that the trials take; from 1 on they never rest. 0: a 200th of all
 	// cores, at most one core.
 	ShadowShare float64
 	// Workers is the number of cores that encode and decode. 0: all.

@@ -43,7 +43,7 @@ type Config struct {
 const DefaultMemory = 64 << 20
 
 // DefaultShare is the maximum share of all cores that a Shadow takes if the user has set none.
-const DefaultShare = 0.01
+const DefaultShare = 0.005
 
 // A Shadow is one round of trials. Its methods may be called concurrently.
 type Shadow struct {
