@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/upgrade"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
@@ -24,7 +24,7 @@ func (s *Site) held() []string {
 
 // checkOpen returns the error with which open would fail, as far as that is visible while the process that hands p over
 // still runs. After open has failed, nobody would have the connections.
-func checkOpen(c *config.Config, places int, p *handover.Parcel) error {
+func checkOpen(c *config.Config, places int, p *upgrade.Parcel) error {
 	if _, err := settingsOf(c, nil); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func checkOpen(c *config.Config, places int, p *handover.Parcel) error {
 }
 
 // tryState finds out whether open could claim the folder of state.
-func tryState(c *config.Config, p *handover.Parcel) error {
+func tryState(c *config.Config, p *upgrade.Parcel) error {
 	if slices.Contains(p.Held, stateLock(c.State.Dir, c.Site)) {
 		refused, _ := makeState(c.State.Dir) // another error costs the residuals only
 		return refused
@@ -58,7 +58,7 @@ func tryState(c *config.Config, p *handover.Parcel) error {
 }
 
 // tryAddresses opens the listeners that the other process does not hold, and closes them.
-func tryAddresses(c *config.Config, p *handover.Parcel) error {
+func tryAddresses(c *config.Config, p *upgrade.Parcel) error {
 	try := func(address string, open func() (io.Closer, error)) error {
 		if address == config.Off || holds(p.Held, address) {
 			return nil

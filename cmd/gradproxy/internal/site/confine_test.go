@@ -8,7 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/upgrade"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
@@ -32,7 +32,7 @@ func TestPortsAreWhatTheConfigurationDials(t *testing.T) {
 	if err := s.beyond(c); err != nil {
 		t.Error(err)
 	}
-	for hint, upgrades := range map[string]*handover.Listener{"restart it": nil, "takes the connections over by upgrade.socket": {}} {
+	for hint, upgrades := range map[string]*upgrade.Listener{"restart it": nil, "takes the connections over by upgrade.socket": {}} {
 		s.upgrades = upgrades
 		if err := s.beyond(&more); err == nil || !strings.Contains(err.Error(), "port 7444") || !strings.Contains(err.Error(), hint) {
 			t.Errorf("another port: %v, want a hint at %q", err, hint)

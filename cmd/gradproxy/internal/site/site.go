@@ -18,7 +18,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/upgrade"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/warden"
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/parser"
@@ -57,11 +57,11 @@ type Site struct {
 
 	warden *warden.Client // nil: no process keeps rights
 
-	upgrades *handover.Listener // nil: no process can take over
-	handing  sync.Mutex         // held while everything is being handed over; guards the fields below
-	ending   bool               // nothing is handed over any more
-	giver    *handover.Giver    // to the process that has taken over; nil: none has; does not change once ending is set
-	kept     time.Time          // when a hand-over failed last
+	upgrades *upgrade.Listener // nil: no process can take over
+	handing  sync.Mutex        // held while everything is being handed over; guards the fields below
+	ending   bool              // nothing is handed over any more
+	giver    *upgrade.Giver    // to the process that has taken over; nil: none has; does not change once ending is set
+	kept     time.Time         // when a hand-over failed last
 
 	receivers receivers // of metrics
 
@@ -121,7 +121,7 @@ func (s *Site) takenBefore() bool {
 
 // open opens the parts of the site, lowest first, and takes over the listeners and connections of parcel, which may be
 // nil. After an error the caller must release the opened ones.
-func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
+func (s *Site) open(c *config.Config, parcel *upgrade.Parcel) error {
 	s.budgets = &allowances{log: s.log, clock: time.Now, bytes: s.linkBytes}
 	stages, hold := s.budgets.plan(c)
 	settings, err := settingsOf(c, stages)
@@ -151,7 +151,7 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 		return err
 	}
 	if c.Upgrade.Socket != "" {
-		if s.upgrades, err = handover.Listen(c.Upgrade.Socket); err != nil {
+		if s.upgrades, err = upgrade.Listen(c.Upgrade.Socket); err != nil {
 			return fmt.Errorf("upgrade.socket %s: %w", c.Upgrade.Socket, err)
 		}
 	}
@@ -173,7 +173,7 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 }
 
 // listen opens the listeners of the admin pages, of carriers and of forwards, which may be in parcel already.
-func (s *Site) listen(c *config.Config, parcel *handover.Parcel) (err error) {
+func (s *Site) listen(c *config.Config, parcel *upgrade.Parcel) (err error) {
 	if c.Admin != config.Off {
 		if s.admin, err = admin.Listen(c.Admin); err != nil {
 			return err
@@ -233,7 +233,7 @@ func (s *Site) probe(c *config.Config) {
 }
 
 // openFiles opens the files of state.dir.
-func (s *Site) openFiles(c *config.Config, parcel *handover.Parcel) (err error) {
+func (s *Site) openFiles(c *config.Config, parcel *upgrade.Parcel) (err error) {
 	open := newResidualFile
 	if s.inherit(parcel) {
 		open = inheritResidualFile

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/upgrade"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
@@ -23,18 +23,18 @@ const givenWithin = 10 * time.Second
 
 // takeOver takes the connections of the process that runs with the same upgrade.socket, if there is one; nil: there is
 // none.
-func (s *Site) takeOver(c *config.Config) (*handover.Parcel, error) {
+func (s *Site) takeOver(c *config.Config) (*upgrade.Parcel, error) {
 	if c.Upgrade.Socket == "" {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Upgrade.Within+givenWithin)
 	defer cancel()
 	places := s.shares(slog.New(slog.DiscardHandler)).places
-	p, err := handover.TakeOver(ctx, c.Upgrade.Socket, handover.Request{Site: c.Site, Version: s.version, Reset: c.Upgrade.Reset}, func(p *handover.Parcel) error { return checkOpen(c, places, p) }, func() {
+	p, err := upgrade.TakeOver(ctx, c.Upgrade.Socket, upgrade.Request{Site: c.Site, Version: s.version, Reset: c.Upgrade.Reset}, func(p *upgrade.Parcel) error { return checkOpen(c, places, p) }, func() {
 		s.log.Warn("the old process has handed everything over and has not ended yet: this one goes on once it has")
 	})
 	switch {
-	case errors.Is(err, handover.ErrNobody):
+	case errors.Is(err, upgrade.ErrNobody):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("upgrade.socket %s: %w", c.Upgrade.Socket, err)
@@ -44,7 +44,7 @@ func (s *Site) takeOver(c *config.Config) (*handover.Parcel, error) {
 }
 
 // inherited returns the listener of that address which another process has handed over; nil: there is none.
-func inherited(p *handover.Parcel, addr netip.AddrPort) (*net.TCPListener, error) {
+func inherited(p *upgrade.Parcel, addr netip.AddrPort) (*net.TCPListener, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -68,7 +68,7 @@ func inherited(p *handover.Parcel, addr netip.AddrPort) (*net.TCPListener, error
 }
 
 // inherit takes over the residuals of tensors, and reports whether it did: they are newer than the ones in state.dir.
-func (s *Site) inherit(p *handover.Parcel) bool {
+func (s *Site) inherit(p *upgrade.Parcel) bool {
 	if p == nil {
 		return false
 	}
@@ -82,7 +82,7 @@ func (s *Site) inherit(p *handover.Parcel) bool {
 
 // adopt has the proxy carry on the connections that another process has handed over. It must come before the tunnel:
 // the peers resume them at once.
-func (s *Site) adopt(p *handover.Parcel) {
+func (s *Site) adopt(p *upgrade.Parcel) {
 	if p == nil {
 		return
 	}
@@ -131,7 +131,7 @@ func (s *Site) serveUpgrades(cut context.Context, a *acceptor) error {
 }
 
 // giveTo hands everything over to a process, and reports whether that has it. Otherwise this process carries on.
-func (s *Site) giveTo(cut context.Context, g *handover.Giver, a *acceptor) bool {
+func (s *Site) giveTo(cut context.Context, g *upgrade.Giver, a *acceptor) bool {
 	s.handing.Lock()
 	defer s.handing.Unlock()
 	if s.ending {
@@ -156,7 +156,7 @@ func (s *Site) giveTo(cut context.Context, g *handover.Giver, a *acceptor) bool 
 
 // handOver brings the connections to rest and gives them to the new process, unless cut ends first. After an error they
 // go on here.
-func (s *Site) handOver(cut context.Context, g *handover.Giver, accepts *acceptor) (err error) {
+func (s *Site) handOver(cut context.Context, g *upgrade.Giver, accepts *acceptor) (err error) {
 	ctx, cancel := context.WithTimeout(cut, s.started.Upgrade.Within)
 	defer cancel()
 	began := time.Now()
@@ -173,7 +173,7 @@ func (s *Site) handOver(cut context.Context, g *handover.Giver, accepts *accepto
 			h.CarryOn()
 		}
 	}()
-	a := &handover.Answer{Version: s.version, Held: s.held()}
+	a := &upgrade.Answer{Version: s.version, Held: s.held()}
 	var files []*os.File
 	defer func() {
 		for _, f := range files {

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/upgrade"
 	"github.com/gradproxy/gradproxy/proxy/history"
 )
 
@@ -341,7 +341,7 @@ func TestUpgradeSocketLiesInAPrivateFolder(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := handover.Listen(filepath.Join(dir, "s")); err == nil || !strings.Contains(err.Error(), "others can put a socket there") {
+	if _, err := upgrade.Listen(filepath.Join(dir, "s")); err == nil || !strings.Contains(err.Error(), "others can put a socket there") {
 		t.Errorf("Listen = %v, want that the folder is open to others", err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package handover passes the connections of a process to the one that takes its place, over a unix socket:
+// Package upgrade passes the connections of a process to the one that takes its place, over a unix socket:
 //
 //	new process → request
 //	old process → answer: an error, or all that it hands over; then descriptors, then the state of its tensors
@@ -11,7 +11,7 @@
 //
 // The socket is a trust boundary: it lies in a folder that nobody else can write, and either end refuses a process of
 // another user (SO_PEERCRED).
-package handover
+package upgrade
 
 import (
 	"encoding/binary"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package handover
+package upgrade
 
 import (
 	"context"

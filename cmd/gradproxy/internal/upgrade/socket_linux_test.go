@@ -1,4 +1,4 @@
-package handover
+package upgrade
 
 import (
 	"context"
@@ -191,7 +191,7 @@ const nobody = 65534
 
 // reachable returns a folder into which every user may go.
 func reachable(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "handover")
+	dir, err := os.MkdirTemp("", "upgrade")
 	if err != nil {
 		t.Fatal(err)
 	}
