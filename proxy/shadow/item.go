@@ -14,12 +14,12 @@ type item struct {
 	flow   policy.Flow
 	off, n int    // offset and length of the sampled piece in the tensor
 	data   []byte // the first bytes of the piece
-	pieces []Piece
+	runs   []Run
 	next   int // where in the tensor the next bytes begin
 }
 
-// maxPieces bounds the Pieces of a value. If a value has more, the rest of it counts as one Piece.
-const maxPieces = 256
+// maxRuns bounds the Runs of a value. If a value has more, the rest of it counts as one Run.
+const maxRuns = 256
 
 // take copies the part of b that lies in the piece.
 func (x *item) take(hold int, b []byte) {
@@ -33,11 +33,11 @@ func (x *item) take(hold int, b []byte) {
 	if hold > 0 {
 		hold = min(max(hold-begin, 1), x.n-(len(x.data)-n))
 	}
-	if last := len(x.pieces) - 1; last >= 0 && (x.pieces[last].Hold-x.pieces[last].Len == hold || last == maxPieces-1) {
-		x.pieces[last].Len += n
+	if last := len(x.runs) - 1; last >= 0 && (x.runs[last].Hold-x.runs[last].Len == hold || last == maxRuns-1) {
+		x.runs[last].Len += n
 		return
 	}
-	x.pieces = append(x.pieces, Piece{n, hold})
+	x.runs = append(x.runs, Run{n, hold})
 }
 
 // keyStep is 2^64 divided by the golden ratio. Its multiples are far apart, as the keys of pieces must be.

@@ -97,7 +97,7 @@ func (s *Shadow) code(x *item) bool {
 		if p.skipped[i] {
 			continue
 		}
-		m, err := line.Send(t, x.data, x.pieces)
+		m, err := line.Send(t, x.data, x.runs)
 		if err != nil {
 			continue // the codec has a defect, which the real path would log; the value does not count
 		}

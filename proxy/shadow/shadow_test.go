@@ -31,9 +31,9 @@ type fakes struct {
 }
 
 type value struct {
-	key    uint64
-	data   []byte
-	pieces []Piece
+	key  uint64
+	data []byte
+	runs []Run
 }
 
 type fake struct{ *fakes }
@@ -56,14 +56,14 @@ type fakeLine struct {
 
 func (l *fakeLine) Close() { l.mu.Lock(); l.open--; l.mu.Unlock() }
 
-func (l *fakeLine) Send(t tensor.Tensor, data []byte, pieces []Piece) (Measure, error) {
+func (l *fakeLine) Send(t tensor.Tensor, data []byte, runs []Run) (Measure, error) {
 	if l.stuck != nil {
 		<-l.stuck
 	}
 	time.Sleep(l.takes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.values = append(l.values, value{t.Key, data, pieces})
+	l.values = append(l.values, value{t.Key, data, runs})
 	m := Measure{Raw: int64(len(data)), Wire: int64(len(data)) / 10, Measured: 1, Error: 0.5}
 	if l.grows > 0 {
 		l.seen[t.Key]++
@@ -713,11 +713,11 @@ func FuzzSee(f *testing.F) {
 				t.Fatalf("a value of tensor %d has other bytes", v.key)
 			}
 			sum := 0
-			for _, p := range v.pieces {
+			for _, p := range v.runs {
 				sum += p.Len
 			}
 			if sum != len(v.data) {
-				t.Fatalf("pieces of %d bytes for %d", sum, len(v.data))
+				t.Fatalf("runs of %d bytes for %d", sum, len(v.data))
 			}
 		}
 	})

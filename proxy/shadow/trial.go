@@ -19,12 +19,12 @@ type Trial interface {
 
 // A Line is one connection's part of a Trial.
 type Line interface {
-	// Send codes a value of t, whose bytes came in pieces, and returns its measure.
-	Send(t tensor.Tensor, value []byte, pieces []Piece) (Measure, error)
+	// Send codes a value of t, whose bytes came in runs, and returns its measure.
+	Send(t tensor.Tensor, value []byte, runs []Run) (Measure, error)
 	// Close ends the Line: no more values come.
 	Close()
 }
 
-// A Piece is a run of a value's bytes. Hold is the bytes from its begin on that the app writes without waiting for an
+// A Run is consecutive bytes of a value. Hold is how many bytes the app writes from its begin on without waiting for an
 // answer, as the parser said ([tensor.Tensor].Hold).
-type Piece struct{ Len, Hold int }
+type Run struct{ Len, Hold int }

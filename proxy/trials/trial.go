@@ -50,16 +50,16 @@ type line struct {
 
 func (l *line) Close() { l.flow.Close() }
 
-// Send sends a value piece by piece, as its app did.
-func (l *line) Send(t tensor.Tensor, value []byte, pieces []shadow.Piece) (m shadow.Measure, err error) {
+// Send sends a value run by run, as its app did.
+func (l *line) Send(t tensor.Tensor, value []byte, runs []shadow.Run) (m shadow.Measure, err error) {
 	m.Raw = int64(len(value))
 	before := l.flow.Size(t.Role).Wire
-	for _, p := range pieces {
-		t.Hold = p.Hold
-		if err = l.flow.Send(value[:p.Len], []parser.Segment{{Len: p.Len, Tensor: t}}); err != nil {
+	for _, r := range runs {
+		t.Hold = r.Hold
+		if err = l.flow.Send(value[:r.Len], []parser.Segment{{Len: r.Len, Tensor: t}}); err != nil {
 			return m, err
 		}
-		value, t.Off = value[p.Len:], t.Off+p.Len
+		value, t.Off = value[r.Len:], t.Off+r.Len
 	}
 	m.Wire = l.flow.Size(t.Role).Wire - before
 	q := l.estimator.Quality(t.Role)

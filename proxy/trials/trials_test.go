@@ -78,7 +78,7 @@ func TestTrialLine(t *testing.T) {
 		}
 		tensor.FromFloat32(raw, values, tensor.Float32)
 		g := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: len(raw)}
-		m, err := line.Send(g, raw, []shadow.Piece{{Len: len(raw) / 2, Hold: len(raw)}, {Len: len(raw) / 2, Hold: len(raw) / 2}})
+		m, err := line.Send(g, raw, []shadow.Run{{Len: len(raw) / 2, Hold: len(raw)}, {Len: len(raw) / 2, Hold: len(raw) / 2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestTrialLine(t *testing.T) {
 		t.Error("no error of 20 values was measured")
 	}
 	exact := tensor.Tensor{Key: 2, Role: tensor.Exact, DType: tensor.Float32, Size: len(raw)}
-	if m, err := line.Send(exact, raw, []shadow.Piece{{Len: len(raw), Hold: len(raw)}}); err != nil || !m.Exact || m.Measured != 0 || m.Wire < m.Raw/2 {
+	if m, err := line.Send(exact, raw, []shadow.Run{{Len: len(raw), Hold: len(raw)}}); err != nil || !m.Exact || m.Measured != 0 || m.Wire < m.Raw/2 {
 		t.Errorf("an exact tensor: %+v, %v", m, err)
 	}
 }
@@ -115,7 +115,7 @@ func TestTurnsGoOn(t *testing.T) {
 			}
 			tensor.FromFloat32(raw, values, tensor.Float32)
 			g := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: len(raw)}
-			m, err := line.Send(g, raw, []shadow.Piece{{Len: len(raw), Hold: len(raw)}})
+			m, err := line.Send(g, raw, []shadow.Run{{Len: len(raw), Hold: len(raw)}})
 			if err != nil {
 				t.Fatal(err)
 			}
