@@ -5,6 +5,7 @@
 // The methods are QUIC's, without its streams, since the tunnel has streams of its own: a lost packet holds up only the
 // records that had a part in it.
 //
+//	a packet comes, and leaves     handle.go, next.go
 //	packets and acknowledgements   packet.go, ranges.go    after RFC 9000, sections 13 and 19
 //	their delay                    ackdelay.go             after RFC 9000, section 13.2
 //	round trips, losses, probes    rtt.go, recovery.go     after RFC 9002
