@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/binary"
 	"sync"
@@ -31,6 +32,7 @@ type carrier struct {
 	records atomic.Uint64 // received
 	network Traffic       // that its peer's counters have
 
+	in      *bufio.Reader   // the reader's, of link: small records come many at a time
 	scratch [smallBody]byte // the reader's
 
 	cond   sync.Cond // its writer waits for work

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"slices"
@@ -59,6 +60,7 @@ func (s *session) attach(c *carrier) bool {
 		return false
 	}
 	c.cond.L = &s.mu
+	c.in = bufio.NewReaderSize(c.link, smallBody)
 	c.gathering.ring = func() { s.gathered(c) }
 	c.padder.step = s.pad
 	c.short = s.short

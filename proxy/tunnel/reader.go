@@ -48,7 +48,7 @@ func (s *session) read(c *carrier) (*Incoming, error) {
 
 // readHeader reads the next header, long or short, into room.
 func (c *carrier) readHeader(room *[maxAnyHeader]byte) (header, error) {
-	if _, err := io.ReadFull(c.link, room[:1]); err != nil {
+	if _, err := io.ReadFull(c.in, room[:1]); err != nil {
 		return header{}, err
 	}
 	short := room[0] >= shortMark
@@ -56,7 +56,7 @@ func (c *carrier) readHeader(room *[maxAnyHeader]byte) (header, error) {
 	if short {
 		b = room[:1+room[0]&maxShort]
 	}
-	if _, err := io.ReadFull(c.link, b[1:]); err != nil {
+	if _, err := io.ReadFull(c.in, b[1:]); err != nil {
 		if err == io.EOF { // EOF is for an end between records
 			err = io.ErrUnexpectedEOF
 		}
@@ -80,7 +80,7 @@ func (c *carrier) body(h header) ([]byte, error) {
 	if h.length > len(c.scratch) { // only a HELLO can be
 		return nil, broken("%v record of %d bytes on an attached carrier", h.kind, h.length)
 	}
-	_, err := io.ReadFull(c.link, c.scratch[:h.length])
+	_, err := io.ReadFull(c.in, c.scratch[:h.length])
 	return c.scratch[:h.length], err
 }
 
@@ -157,7 +157,7 @@ func (s *session) data(c *carrier, h header) (in *Incoming, err error) {
 	for off := 0; off < h.length; off += pieceSize {
 		n := min(pieceSize, h.length-off)
 		if st == nil {
-			if _, err := io.CopyN(io.Discard, c.link, int64(n)); err != nil {
+			if _, err := io.CopyN(io.Discard, c.in, int64(n)); err != nil {
 				return in, err
 			}
 			continue
@@ -165,7 +165,7 @@ func (s *session) data(c *carrier, h header) (in *Incoming, err error) {
 		ch := s.mem.get(n)
 		ch.off, ch.n = h.value+uint64(off), n
 		ch.fin = h.flags&flagFin != 0 && off+n == h.length
-		_, err := io.ReadFull(c.link, ch.bytes())
+		_, err := io.ReadFull(c.in, ch.bytes())
 		s.mu.Lock()
 		if err != nil {
 			s.mem.put(ch)

@@ -1,11 +1,13 @@
 package tunnel
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/hex"
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 // shortHeaders has a header of each form, with the smallest numbers and with the largest.
@@ -117,7 +119,7 @@ func TestShortForPeersThatTakeThem(t *testing.T) {
 			t.Errorf("%x left, and %x is to leave again", out, again)
 		}
 		kinds := map[kind]int{}
-		r := &carrier{link: deaf(bytes.NewReader(out))}
+		r := &carrier{in: bufio.NewReader(bytes.NewReader(out))}
 		var room [maxAnyHeader]byte
 		for {
 			h, err := r.readHeader(&room)
@@ -141,11 +143,47 @@ func TestShortForPeersThatTakeThem(t *testing.T) {
 	}
 }
 
+// A Link that counts its reads.
+type countedLink struct {
+	Link
+	reads int
+}
+
+func (l *countedLink) Read(p []byte) (int, error) {
+	l.reads++
+	return l.Link.Read(p)
+}
+
+// Small records are read many at a time: each call of a Link takes locks, and a peer may send records of two bytes
+// without end.
+func TestSmallRecordsAreReadTogether(t *testing.T) {
+	s := newPeer(&newEndpoint(Config{Name: "a", Memory: 1 << 30}).home, Peer{Name: "puppet"}).sess
+	if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {
+		t.Fatal(err)
+	}
+	const records = 10_000
+	var b []byte
+	for range records {
+		b = header{kind: kindDone, stream: streamID(0, !s.even)}.appendShort(b)
+	}
+	l := &countedLink{Link: deaf(bytes.NewReader(b))}
+	c := &carrier{link: l, born: time.Now()}
+	if !s.attach(c) {
+		t.Fatal("not attached")
+	}
+	if _, err := s.read(c); err != io.EOF || c.records.Load() != records {
+		t.Errorf("%d records came, and %v", c.records.Load(), err)
+	}
+	if enough := len(b)/smallBody + 2; l.reads > enough {
+		t.Errorf("%d records of %d bytes in all were read by %d calls, and %d are enough", records, len(b), l.reads, enough)
+	}
+}
+
 // A carrier that ends within a header has not ended in order.
 func TestEndWithinHeader(t *testing.T) {
 	for _, b := range [][]byte{header{kind: kindPing}.append(nil), header{kind: kindDone, stream: 300}.appendShort(nil)} {
 		for cut := range len(b) {
-			c := &carrier{link: deaf(bytes.NewReader(b[:cut]))}
+			c := &carrier{in: bufio.NewReader(bytes.NewReader(b[:cut]))}
 			var room [maxAnyHeader]byte
 			want := io.ErrUnexpectedEOF
 			if cut == 0 {
