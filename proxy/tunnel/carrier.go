@@ -43,7 +43,7 @@ type carrier struct {
 	flushing atomic.Bool // its writer may wait for the network
 	err      error
 
-	short bool   // the peer takes short headers
+	short bool   // WINDOW and DONE have short headers
 	out   []byte // small records that the writer has in hand
 	big   *chunk // written after them
 	padder

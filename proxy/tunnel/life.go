@@ -63,7 +63,7 @@ func (s *session) attach(c *carrier) bool {
 	c.in = bufio.NewReaderSize(c.link, smallBody)
 	c.gathering.ring = func() { s.gathered(c) }
 	c.padder.step = s.pad
-	c.short = s.short
+	c.short = s.short && s.pad == 0 // see padding.go
 	c.heard = time.Now()
 	c.pinged = c.heard
 	c.pingDue = true

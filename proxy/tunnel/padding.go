@@ -2,7 +2,9 @@ package tunnel
 
 // Padding hides from an observer of the network how many bytes streams carry. A burst has the bytes that a carrier
 // sends between two waits of its writer. PAD records at the end of a burst with DATA make its length a multiple of
-// Config.Pad; the receiver drops them. Bursts without DATA, such as acknowledgements, are not padded.
+// Config.Pad; the receiver drops them. Bursts without DATA, such as acknowledgements, are not padded. So that
+// their length does not depend on how much a stream has carried, WINDOW and DONE have long headers for a peer to which
+// DATA is padded.
 //
 // The length of the burst counts all its records. TLS writes records of 16 KiB whatever the tunnel's are
 // (tlsLink.coalesce), since their lengths are in clear.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // Whatever a burst holds, PAD records make its length a multiple of the step, and are records that a peer takes.
@@ -115,6 +116,35 @@ func TestPaddedStreams(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A WINDOW and a DONE are as long for a stream that has carried much as for any other one where DATA is padded: these
+// records are not, and an observer sees their length.
+func TestPaddingSidesAcknowledgeInOneLength(t *testing.T) {
+	for _, pad := range []int{0, minPad} {
+		s := newPeer(&newEndpoint(Config{Name: "a", Pad: pad, Memory: 1 << 30}).home, Peer{Name: "puppet"}).sess
+		if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10, pads: true, short: true}); err != nil {
+			t.Fatal(err)
+		}
+		c := &carrier{link: deaf(nil), born: time.Now()}
+		if !s.attach(c) || !s.short {
+			t.Fatal("not attached, or without short headers")
+		}
+		for _, k := range []kind{kindWindow, kindDone} {
+			lengths := map[int]bool{}
+			for _, h := range []header{{kind: k, stream: 1}, {kind: k, stream: maxStream, value: maxOffset - 1, credit: maxOffset}} {
+				if k == kindDone {
+					h.value, h.credit = 0, 0
+				}
+				c.out = c.out[:0]
+				c.appendRecord(h)
+				lengths[len(c.out)] = true
+			}
+			if one := len(lengths) == 1; one != (pad > 0) {
+				t.Errorf("padding to %d bytes: a %v has lengths %v", pad, k, lengths)
+			}
+		}
 	}
 }
 
