@@ -123,6 +123,15 @@ func TestFloodsAreBounded(t *testing.T) {
 		"WINDOW": func(s *siege, b []byte, i uint64) []byte {
 			return record(b, header{kind: kindWindow, stream: s.mallory.id(i % 100)}, limit(maxOffset+i)...)
 		},
+		"short WINDOW": func(s *siege, b []byte, i uint64) []byte {
+			return header{kind: kindWindow, stream: s.mallory.id(i % 100), credit: maxOffset + i}.appendShort(b)
+		},
+		"short DONE": func(s *siege, b []byte, i uint64) []byte {
+			return header{kind: kindDone, stream: s.mallory.id(i % 100)}.appendShort(b)
+		},
+		"short DATA again and again": func(s *siege, b []byte, _ uint64) []byte {
+			return append(header{kind: kindData, stream: s.mallory.id(0), length: 2}.appendShort(b), 0, 0)
+		},
 		"DATA again and again": func(s *siege, b []byte, _ uint64) []byte {
 			return record(b, header{kind: kindData, stream: s.mallory.id(0)}, 0, 0)
 		},

@@ -229,6 +229,34 @@ func TestFullPacketLeavesAtOnce(t *testing.T) {
 	}
 }
 
+// Messages are taken to fill a packet when, with the headers that they will have, they do.
+func TestFullPacketCountsItsHeaders(t *testing.T) {
+	for _, short := range []bool{false, true} {
+		s, c := attached(t, Config{Name: "a"})
+		s.short = short
+		s.mu.Lock()
+		for s.next(c) { // the carrier's first records
+			s.release(c)
+		}
+		for !s.fillPacket() {
+			s.opened++
+			st := &Stream{stream: s.newStream(streamID(s.opened-1, s.even)), session: s}
+			s.mu.Unlock()
+			if _, err := st.WriteMore(make([]byte, 20)); err != nil {
+				t.Fatal(err)
+			}
+			s.mu.Lock()
+			s.enqueue(st.stream, nil)
+		}
+		s.next(c)
+		if n := len(c.out); n < fullPacket*85/100 || n > fullPacket*105/100 { // headers in streams that begin are shorter than shortData
+			t.Errorf("short headers: %v; a packet is taken to be full at %d bytes, and %d fill it", short, n, fullPacket)
+		}
+		s.release(c)
+		s.mu.Unlock()
+	}
+}
+
 // What nobody waits for leaves with the next packet, and without one after a bounded time.
 func TestWriteSoon(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -143,6 +143,33 @@ func TestShortForPeersThatTakeThem(t *testing.T) {
 	}
 }
 
+// Both sides say that they take short headers. The HELLO of a session's first carrier counts for all its carriers.
+func TestShortHeadersAreAgreed(t *testing.T) {
+	for _, takes := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			f := &fabric{delay: time.Millisecond}
+			s := f.site(t, Config{Name: "tokyo"}, insecure)
+			p := connect(t, f, s, newIncarnation(), func(h *hello) { h.short = takes })
+			connect(t, f, s, p.mine, func(h *hello) { h.short, h.place.slot = !takes, 1 })
+			time.Sleep(time.Second)
+			if !p.hers.short {
+				t.Error("tokyo does not say that it takes short headers")
+			}
+			session := s.list()[0].session()
+			session.mu.Lock()
+			defer session.mu.Unlock()
+			if session.short != takes || len(session.carriers) != 2 {
+				t.Errorf("the peer takes short headers: %v; the session, of %d carriers, has them: %v", takes, len(session.carriers), session.short)
+			}
+			for _, c := range session.carriers {
+				if c.short != takes {
+					t.Errorf("the peer takes short headers: %v; carrier %d has them: %v", takes, c.place.slot, c.short)
+				}
+			}
+		})
+	}
+}
+
 // A Link that counts its reads.
 type countedLink struct {
 	Link
