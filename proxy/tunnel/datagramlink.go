@@ -375,14 +375,7 @@ func (l *datagramLink) Write(p []byte) (int, error) {
 	}
 	n := len(p)
 	for len(p) > 0 {
-		end, order := measure(p)
-		for order == datagram.Free && end < len(p) {
-			more, next := measure(p[end:])
-			if next != order || end+more > datagramJoin {
-				break
-			}
-			end += more
-		}
+		end, order := message(p)
 		record := newRecord(end)
 		copy(record, p)
 		l.engine.Queue(record, order)
@@ -390,6 +383,20 @@ func (l *datagramLink) Write(p []byte) (int, error) {
 	}
 	l.pending.Add(int64(n))
 	return n, nil
+}
+
+// message returns the length of the first of the messages in which the Engine is given the records of b, and its order.
+// Several records share a message if all of them may overtake others.
+func message(b []byte) (n int, order datagram.Order) {
+	n, order = measure(b)
+	for order == datagram.Free && n < len(b) {
+		more, next := measure(b[n:])
+		if next != order || n+more > datagramJoin {
+			break
+		}
+		n += more
+	}
+	return n, order
 }
 
 // measure returns how long the record is that b begins with, and its order: the contract of Link says which records

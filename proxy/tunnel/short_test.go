@@ -5,9 +5,12 @@ import (
 	"bytes"
 	"encoding/hex"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
 )
 
 // shortHeaders has a header of each form, with the smallest numbers and with the largest.
@@ -140,6 +143,71 @@ func TestShortForPeersThatTakeThem(t *testing.T) {
 		if kinds[kindData] != 1 || kinds[kindWindow] != 1 || kinds[kindDone] != 1 || len(kinds) != 3 {
 			t.Errorf("%v left", kinds)
 		}
+	}
+}
+
+// Records of streams, long and short, share a message over datagrams as far as they fit a packet. Every other record
+// has a message of its own, so that it overtakes nothing.
+func TestRecordsShareMessages(t *testing.T) {
+	type piece struct {
+		h     header
+		short bool
+		order datagram.Order
+	}
+	pieces := []piece{
+		{header{kind: kindData, stream: 1, length: 3}, true, datagram.Free},
+		{header{kind: kindData, flags: flagFin, stream: 300, value: 1 << 40}, true, datagram.Free},
+		{header{kind: kindData, stream: 1, length: 700}, true, datagram.Free},
+		{header{kind: kindData, stream: 1, length: 2000}, true, datagram.Free},
+		{header{kind: kindWindow, stream: 5, credit: 1 << 20}, true, datagram.Free},
+		{header{kind: kindDone, stream: 5}, true, datagram.Free},
+		{header{kind: kindData, stream: 1, length: 3}, false, datagram.Free},
+		{header{kind: kindReset, stream: 1, length: 4}, false, datagram.Free},
+		{header{kind: kindDone, stream: 5}, false, datagram.Free},
+		{header{kind: kindWindow, length: windowBody}, false, datagram.Last},
+		{header{kind: kindPing}, false, datagram.Last},
+		{header{kind: kindPad, length: 100}, false, datagram.Last},
+		{header{kind: kindEnd, length: 5}, false, datagram.Last},
+		{header{kind: kindLeave}, false, datagram.Fence},
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var b []byte
+	var lengths []int
+	var orders []datagram.Order
+	for range 10_000 {
+		p, before := pieces[r.IntN(len(pieces))], len(b)
+		if p.short {
+			b = p.h.appendShort(b)
+		} else {
+			b = p.h.append(b)
+		}
+		b = append(b, bytes.Repeat([]byte{0xff}, p.h.length)...) // bytes that would begin a short header
+		lengths, orders = append(lengths, len(b)-before), append(orders, p.order)
+	}
+	shared := 0
+	for i := 0; i < len(lengths); {
+		n, order := message(b)
+		b = b[n:]
+		whole := lengths[i]
+		first := i
+		for i++; whole < n; i++ {
+			whole += lengths[i]
+			if orders[i] != datagram.Free {
+				t.Fatalf("record %d of order %d shares a message", i, orders[i])
+			}
+			shared++
+		}
+		switch {
+		case whole != n || order != orders[first]:
+			t.Fatalf("record %d: a message of %d bytes and order %d where its records have %d and order %d", first, n, order, whole, orders[first])
+		case i > first+1 && n > datagramJoin:
+			t.Fatalf("record %d: a message of %d bytes for several records", first, n)
+		case order == datagram.Free && i < len(orders) && orders[i] == order && n+lengths[i] <= datagramJoin:
+			t.Fatalf("record %d has a message of its own behind one of %d bytes", i, n)
+		}
+	}
+	if len(b) > 0 || shared < 1000 {
+		t.Errorf("%d bytes are left, and %d records shared a message", len(b), shared)
 	}
 }
 
