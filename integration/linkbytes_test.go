@@ -16,11 +16,12 @@ import (
 
 // maxOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small, in the best of
 // several stretches of a job's steps: a busy machine spreads a burst over more of the times in which messages gather,
-// which costs packets, and is rarely as busy all the time. The best stretch has 1.12 to 1.15, and without gathering, and
-// with long headers of records, 1.59 over TLS and 1.36 over DTLS.
+// which costs packets, and is rarely as busy all the time. The best stretch has 1.12 to 1.15, and without gathering,
+// and with long headers of records, 1.59 over TLS and 1.36 over DTLS.
 const maxOverWire = 1.2
 
-// maxOfBursts is maxOverWire for bursts whose messages are 100 bytes, in all: 1.5, and 1.7 with long headers of records.
+// maxOfBursts is maxOverWire for bursts whose messages are 100 bytes, in all: 1.5, and 1.7 with long headers of
+// records.
 const maxOfBursts = 1.8
 
 // Beside the bytes of frames the link carries maxPacketCost bytes for each packet at most, acknowledgements included:

@@ -112,8 +112,8 @@ func deaf(r io.Reader) Link {
 	return &tlsLink{bufferedConn: bufferedConn{Conn: deafConn{feed{r}, nowhere{}}}}
 }
 
-// script turns fuzzed bytes into records, some with short headers. Most records fit the session; bytes that are no record
-// go in raw.
+// script turns fuzzed bytes into records, some with short headers. Most records fit the session; bytes that are no
+// record go in raw.
 func script(b []byte) []byte {
 	var out []byte
 	for len(b) >= 6 {

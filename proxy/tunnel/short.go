@@ -6,11 +6,11 @@ import (
 )
 
 // A short header has the numbers of a record as unsigned varints, without those that are always zero: a small DATA
-// record has a header of 5 to 9 bytes where the long one has 20, a WINDOW 8 to 13 bytes in all instead of 28. The messages
-// of a parameter server are often shorter than 100 bytes. The package comment has the layout.
+// record mostly has a header of 5 to 9 bytes where the long one has 20, a WINDOW 8 to 13 bytes in all instead of 28.
+// The messages of a parameter server are often shorter than 100 bytes. The package comment has the layout.
 //
-// The first byte tells the two kinds of header apart, so each record may have either. A long one begins with 0, since no
-// body is as long as 2^24 bytes.
+// The first byte tells the two kinds of header apart, so each record may have either. A long one begins with 0, since
+// no body is as long as 2^24 bytes.
 const (
 	shortMark    = 0x80
 	maxShort     = 31 // bytes of the numbers

@@ -55,7 +55,8 @@ func TestShortLayout(t *testing.T) {
 	}
 }
 
-// A short header beyond the bounds of its kind, cut off or with bytes behind its numbers is an error that names the kind.
+// A short header beyond the bounds of its kind, cut off or with bytes behind its numbers is an error that names the
+// kind.
 func TestShortErrors(t *testing.T) {
 	raw := func(form byte, numbers string) []byte {
 		b, err := hex.DecodeString(strings.ReplaceAll(numbers, " ", ""))

@@ -60,8 +60,8 @@ type Link interface {
 	net.Conn
 
 	// Write, a net.Conn's, is given one or more whole records, each of a header of at most 32 bytes and a body of at
-	// most 256 KiB. It must not retain its argument, may keep a copy until Flush, and waits for the network only if over
-	// a MiB is pending.
+	// most 256 KiB. It must not retain its argument, may keep a copy until Flush, and waits for the network only if
+	// over a MiB is pending.
 
 	// Pending returns how many bytes Flush would send. It must not wait.
 	Pending() int

@@ -27,10 +27,10 @@ const (
 	probeRTTEvery   = 5 * time.Second
 	probeRTTFor     = 200 * time.Millisecond
 
-	// A round trip that is longer than the smallest one by less than a part of it in nearMin shows that the path is empty
-	// as well as a smaller one would: section 4.3.4 of the draft looks for a smaller one nevertheless, which costs a flow
-	// that is alone 2 to 3 % of its rate. A flow that began behind the queue of another one must still look, so round trips
-	// that are only near put it off for probeRTTOften at most.
+	// A round trip that is longer than the smallest one by less than a part of it in nearMin shows that the path is
+	// empty as well as a smaller one would: section 4.3.4 of the draft looks for a smaller one nevertheless, which
+	// costs a flow that is alone 2 to 3 % of its rate. A flow that began behind the queue of another one must still
+	// look, so round trips that are only near put it off for probeRTTOften at most.
 	nearMin       = 64
 	probeRTTOften = 30 * time.Second
 
