@@ -9,6 +9,7 @@
 //	packets and acknowledgements   packet.go, ranges.go    after RFC 9000, sections 13 and 19
 //	their delay                    ackdelay.go             after RFC 9000, section 13.2
 //	round trips, losses, probes    rtt.go, recovery.go     after RFC 9002
+//	very many losses               outcome.go
 //	rate of delivery               rate.go                 after draft-ietf-ccwg-bbr, section 4.1
 //	congestion control             bbr.go                  BBRv3, after draft-ietf-ccwg-bbr
 //	size of packets                mtu.go                  after RFC 8899

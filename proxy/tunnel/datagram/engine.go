@@ -137,6 +137,10 @@ func (e *Engine) Check() { e.rec.probesDue = max(e.rec.probesDue, 1) }
 // HeardData returns when data last came; 0: none has.
 func (e *Engine) HeardData() time.Duration { return e.dataAt }
 
+// Heavy returns a number that grows whenever more than a quarter of the packets is lost for long, or probes stay
+// without an answer. Beside congestion the way in which packets leave may be the cause.
+func (e *Engine) Heavy() uint64 { return e.outcome.heavy }
+
 // MayTell reports whether the other end should hear of the limit: much was taken since it last did.
 func (e *Engine) MayTell() bool { return e.recv.limit()-e.told >= uint64(e.cfg.Window/4) }
 
