@@ -45,7 +45,7 @@ type Config struct {
 // roles of tensors need proofs.
 func (c *Config) MayLose() bool {
 	return len(c.Policy) > 0 || len(c.Shadow) > 0 || slices.ContainsFunc(c.Peers, func(p Peer) bool { return len(p.Budget.Then) > 0 }) ||
-		slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Budget.Then) > 0 })
+		slices.ContainsFunc(c.Jobs, func(j Job) bool { return j.LossyAggregates || len(j.Budget.Then) > 0 })
 }
 
 // Off switches a listener off.

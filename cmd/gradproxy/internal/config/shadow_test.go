@@ -6,9 +6,11 @@ import (
 	"testing"
 )
 
+// rest is a configuration without the parts that a test adds.
+const rest = "site: paris\ntunnel: {insecure: true, listen: \"127.0.0.1:7443\"}\npeers: [{name: tokyo, id: \"spiffe://lab/tokyo\", networks: [10.2.0.0/16]}]\n"
+
 // Candidates are codecs, each once, not too many, and of use to somebody.
 func TestShadow(t *testing.T) {
-	const rest = "site: paris\ntunnel: {insecure: true, listen: \"127.0.0.1:7443\"}\npeers: [{name: tokyo, id: \"spiffe://lab/tokyo\", networks: [10.2.0.0/16]}]\n"
 	for text, want := range map[string]string{
 		`shadow: ["3lc(s=1.75)", int8, lossless]`: "",
 		`shadow: int8`:       "",
@@ -30,6 +32,28 @@ func TestShadow(t *testing.T) {
 		}
 		if want == "" && strings.HasPrefix(text, "shadow") && (len(c.Shadow) == 0 || !c.MayLose()) {
 			t.Errorf("%s: %q", text, c.Shadow)
+		}
+	}
+}
+
+// Whatever lets a tensor lose something, or names a candidate that does, has the proxy look for proofs of roles.
+func TestMayLose(t *testing.T) {
+	const job = "jobs: [{name: a, networks: [10.0.0.0/8]"
+	for text, want := range map[string]bool{
+		"":                                  false,
+		job + "}]":                          false,
+		job + ", sums: gradients}]":         false,
+		job + ", aggregates: lossy}]":       true,
+		job + ", budget: {gb_per_day: 5}}]": false,
+		job + ", budget: {gb_per_day: 5, then: [int8]}}]": true,
+		"policy: [{role: gradient, codec: int8}]":         true,
+		"shadow: [int8]": true,
+	} {
+		c, problems := parse("f", []byte(rest+text+"\n"), known())
+		if len(problems.Errors()) > 0 {
+			t.Errorf("%s: %v", text, problems)
+		} else if got := c.MayLose(); got != want {
+			t.Errorf("%s: %v", text, got)
 		}
 	}
 }
