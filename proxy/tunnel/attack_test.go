@@ -150,10 +150,11 @@ func TestFloodsAreBounded(t *testing.T) {
 				}
 				send()
 				before := s.heap()
-				send()
-				send()
-				if n := s.heap() - before; n > 128<<10 {
-					t.Errorf("%d bytes more are held after 40,000 more records", n)
+				for range 4 {
+					send()
+				}
+				if n := s.heap() - before; n > 256<<10 { // 3 bytes a record; the race detector and the fabric hold some 100 KiB
+					t.Errorf("%d bytes more are held after 80,000 more records", n)
 				}
 				s.stands()
 				s.lift()
