@@ -74,7 +74,7 @@ type carrier struct {
 	doneInPing []uint64  // before it: the PONG says that they have arrived
 }
 
-// appendRecord appends a WINDOW or DONE record to those that leave next.
+// appendRecord appends a WINDOW or DONE record to the records that leave next.
 func (c *carrier) appendRecord(h header) {
 	switch {
 	case c.short && h.stream != 0:

@@ -165,7 +165,7 @@ func script(b []byte) []byte {
 func FuzzSession(f *testing.F) {
 	f.Add([]byte{4, 0, 1, 0, 0, 2, 4, 1, 1, 0, 2, 9, 6, 0, 1, 0, 11, 0})
 	f.Add([]byte{4, 0, 2, 0, 0, 2, 4, 0, 2, 0, 9, 255, 4, 0, 2, 0, 2, 7, 7, 0, 2, 0, 0, 0, 8, 0, 0, 0, 1, 0})
-	for stream := byte(5); stream < 7; stream++ { // with short headers: an opening, its end, what acknowledges it, one whose end comes alone
+	for stream := byte(5); stream < 7; stream++ { // with short headers: an opening, its end, a WINDOW for it, and an end that comes alone
 		f.Add([]byte{4, 0, stream, 0, 0, 2, 0, 0, 0, 0, 0, 0, 4, 1, stream, 0, 2, 9, 5, 0, stream, 0, 0, 0, 7, 0, stream, 0, 0, 0, 4, 1, stream ^ 2, 0, 9, 0})
 	}
 	f.Add([]byte{5, 0, 2, 0, 6, 0, 5, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0})

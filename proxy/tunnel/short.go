@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// A short header has the numbers of a record as unsigned varints, without those that are always zero: a small DATA
-// record mostly has a header of 5 to 9 bytes where the long one has 20, a WINDOW 8 to 13 bytes in all instead of 28.
-// The messages of a parameter server are often shorter than 100 bytes. The package comment has the layout.
+// A short header has the numbers of a record as unsigned varints, and leaves out numbers that are always zero. A small
+// DATA record mostly has a header of 5 to 9 bytes where the long one has 20, and a WINDOW 8 to 13 bytes in all instead
+// of 28. The messages of a parameter server are often shorter than 100 bytes. The package comment has the layout.
 //
 // The first byte tells the two kinds of header apart, so each record may have either. A long one begins with 0, since
 // no body is as long as 2^24 bytes.

@@ -215,8 +215,8 @@ func (m *measurement) steps(ctx context.Context, percent float64) error {
 // later names the stretch of a connection that follows its first one.
 func later(t variant) string { return t.name + "-later" }
 
-// rate measures a connection that sends all it can, and adds its rate in Mbit/s, in one stretch of time after the
-// other, to those of each stretch's name.
+// rate measures a connection that sends all it can, in one stretch of time after the other, and adds the rate of each
+// stretch, in Mbit/s, to the rates of its name.
 func (m *measurement) rate(ctx context.Context, w *testbed.WAN, port uint16, congestion string, into map[string][]float64, stretches ...string) error {
 	s, err := testbed.Connect(ctx, w, port, congestion)
 	if err != nil {
