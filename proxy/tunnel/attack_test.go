@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -149,12 +150,15 @@ func TestFloodsAreBounded(t *testing.T) {
 					}
 				}
 				send()
-				before := s.heap()
-				for range 4 {
+				more := math.MaxInt // of three times: the heap varies by some 100 KiB, and a leak is there each time
+				for range 3 {
+					before := s.heap()
 					send()
+					send()
+					more = min(more, s.heap()-before)
 				}
-				if n := s.heap() - before; n > 256<<10 { // 3 bytes a record; the race detector and the fabric hold some 100 KiB
-					t.Errorf("%d bytes more are held after 80,000 more records", n)
+				if more > 128<<10 {
+					t.Errorf("%d bytes more are held after 40,000 more records", more)
 				}
 				s.stands()
 				s.lift()

@@ -141,7 +141,7 @@ func TestTensorThatBeginsAnew(t *testing.T) {
 	pathtest.Whole(t, s.env)
 }
 
-// A tensor whose first bytes were not seen travels verbatim, and so does a tensor beyond the limit of those under way.
+// A tensor whose first bytes were not seen travels verbatim, and so does a tensor where too many tensors are under way.
 func TestTensorsUnderWayAreBounded(t *testing.T) {
 	const piece, size = 4, 8000
 	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Codec: "wide"})
