@@ -142,8 +142,8 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// The commands of the guide run as they stand there.
-func TestKubernetesGuide(t *testing.T) {
+// The commands of docs/kubernetes.md that need no cluster run as they stand there.
+func TestKubernetesPage(t *testing.T) {
 	helm, validate := kubernetesTools(t)
 	root, err := filepath.Abs("..")
 	if err != nil {

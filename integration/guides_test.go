@@ -29,10 +29,11 @@ type guideBlock struct{ how, site, text string }
 
 var guideComment = regexp.MustCompile(`^<!-- (run|start): (paris|tokyo|both) -->$`)
 
-// guideBlocks reads a guide. Commands without a comment would be run by no test, so there must be none.
+// guideBlocks reads the commands of a page of docs. Commands without a comment would be run by no test, so there must be
+// none.
 func guideBlocks(t *testing.T, name string) (blocks []guideBlock) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/guides/" + name + ".md")
+	page, err := os.ReadFile("../docs/" + name + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func guideBlocks(t *testing.T, name string) (blocks []guideBlock) {
 	return blocks
 }
 
-// Every guide is in the test, or says by its name that its commands need something that two hosts do not have.
+// Every guide is in TestGuides.
 func TestAllGuidesAreRun(t *testing.T) {
 	pages, err := filepath.Glob("../docs/guides/*.md")
 	if err != nil || len(pages) == 0 {
@@ -62,7 +63,7 @@ func TestAllGuidesAreRun(t *testing.T) {
 	}
 	for _, page := range pages {
 		name := strings.TrimSuffix(filepath.Base(page), ".md")
-		if _, run := guides[name]; !run && name != "kubernetes" { // TestChart
+		if _, run := guides[name]; !run {
 			t.Errorf("no test runs the commands of %s", page)
 		}
 	}
@@ -149,7 +150,7 @@ func newGuide(t *testing.T, python string, serve func(site *testbed.Site, folder
 // follow runs the commands of a guide.
 func (g *guide) follow(name string) {
 	g.t.Helper()
-	for _, b := range guideBlocks(g.t, name) {
+	for _, b := range guideBlocks(g.t, "guides/"+name) {
 		if b.how == "run" {
 			g.wait()
 		}
