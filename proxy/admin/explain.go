@@ -153,15 +153,19 @@ func rule(t *proxy.TensorInfo, codec string) string {
 	return fmt.Sprintf("policy: # merge into policy: put this rule before the others\n  - {%s, codec: %q}\n", strings.Join(parts, ", "), codec)
 }
 
-// job writes a key of the tensor's job. A job that is not named yet has the networks of both ends, as far as these are
-// addresses.
+// job writes a key of the tensor's job. A job that is not named yet has the networks of both ends, as far as their
+// addresses are known.
 func job(t *proxy.TensorInfo, setting string) string {
 	if t.Job != "" {
 		return fmt.Sprintf("jobs: # merge into jobs: to the line of this job add the last key\n  - {name: %s, %s}\n", quote(t.Job), setting)
 	}
 	networks := []string{}
-	for _, end := range []string{t.From, t.To} {
-		if a, err := netip.ParseAddr(end); err == nil {
+	for i, end := range [2]string{t.From, t.To} {
+		a := t.Hosts[i]
+		if !a.IsValid() { // the tensor is of a peer's list
+			a = addressIn(end)
+		}
+		if a.IsValid() {
 			networks = append(networks, strconv.Quote(netip.PrefixFrom(a.WithZone(""), a.BitLen()).String()))
 		}
 	}
@@ -169,6 +173,15 @@ func job(t *proxy.TensorInfo, setting string) string {
 		networks = []string{"10.0.0.0/8"}
 	}
 	return fmt.Sprintf("jobs: # merge into jobs; networks: all of the job's hosts\n  - {name: mine, networks: [%s], %s}\n", strings.Join(networks, ", "), setting)
+}
+
+// addressIn returns the address that an end is named by, with a port or without; the zero Addr: it has another name.
+func addressIn(end string) netip.Addr {
+	if a, err := netip.ParseAddrPort(end); err == nil {
+		return a.Addr()
+	}
+	a, _ := netip.ParseAddr(end)
+	return a
 }
 
 // quote writes a name as YAML. Names of this site's configuration need no quotes; a peer could send others.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -36,6 +37,9 @@ func TestAdviceFitsTheTensor(t *testing.T) {
 	}{
 		{proxy.TensorInfo{Reason: "no rule", Role: "unknown", Protocol: "gloo", From: "10.1.0.7", To: "2001:db8::7"},
 			[]string{`networks: ["10.1.0.7/32", "2001:db8::7/128"], sums: gradients}`, "role: gradient, codec: \"int4\"}", "# merge into jobs", "# merge into policy"}},
+		{proxy.TensorInfo{Reason: "ranks unknown", From: "10.1.0.7:39406", To: "[2001:db8::7]:44137"}, []string{`networks: ["10.1.0.7/32", "2001:db8::7/128"], ranks: 4}`}},
+		{proxy.TensorInfo{Reason: "ranks unknown", From: "rank 0 of 2", To: "rank 1 of 2", Hosts: [2]netip.Addr{netip.MustParseAddr("10.1.0.7"), netip.MustParseAddr("10.2.0.7")}},
+			[]string{`networks: ["10.1.0.7/32", "10.2.0.7/32"], ranks: 4}`}},
 		{proxy.TensorInfo{Reason: "ranks unknown", From: "worker 1", To: "10.1.0.7"}, []string{"networks: [10.0.0.0/8], ranks: 4}"}},
 		{proxy.TensorInfo{Reason: "ranks unknown", Job: "train"}, []string{"- {name: train, ranks: 4}", "add the last key"}},
 		{proxy.TensorInfo{Reason: "guarded", Role: "gradient", Codec: "int8"}, []string{`codec: "lossless"`}},

@@ -125,7 +125,7 @@ func (r *Record) info() Info {
 	float := func(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
 	_, sampleable := shadow.IdentityOf("", r.flow, &r.last)
 	i := Info{
-		Base: r.last.Base, Sampleable: sampleable,
+		Base: r.last.Base, Sampleable: sampleable, Hosts: [2]netip.Addr{r.origin.From, r.origin.To},
 		ID: r.id, Peer: r.peer, Job: r.flow.Job, Protocol: r.flow.Protocol, Direction: r.flow.Direction.String(),
 		Key: r.key.key, Bytes: r.bytes, DType: r.dtype.String(), Role: r.role.String(),
 		Evidence: r.last.Evidence(), Proof: r.last.ProvedBy(), Codec: r.codec, Reason: r.reason.String(),

@@ -34,7 +34,7 @@ func TestSummary(t *testing.T) {
 	if s.Count != 100 || len(s.Largest) != 10 || s.Largest[0].RawBytes != 100_000 || s.Largest[9].RawBytes != 91_000 {
 		t.Errorf("%d tensors; the largest: %+v", s.Count, s.Largest)
 	}
-	if first := s.Largest[0]; first.From != "10.1.0.1" || first.To != "10.2.0.1" || first.Number != 100 || first.Peer != "tokyo" {
+	if first := s.Largest[0]; first.From != "10.1.0.1" || first.To != "10.2.0.1" || first.Hosts != [2]netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1")} || first.Number != 100 || first.Peer != "tokyo" {
 		t.Errorf("%+v", first)
 	}
 	raw, count := int64(0), 0

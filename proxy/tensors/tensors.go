@@ -34,7 +34,7 @@ type Info struct {
 	RawBytes  int64  `json:"raw_bytes"`
 	WireBytes int64  `json:"wire_bytes"`
 
-	From   string `json:"from,omitempty"`   // the sender: its name where the protocol tells, such as "worker 1", or else its address
+	From   string `json:"from,omitempty"`   // the sender: its name where the protocol tells, such as "worker 1", or else its address, of Gloo with the port
 	To     string `json:"to,omitempty"`     // the receiver, likewise
 	Number int    `json:"number,omitempty"` // among the tensors of its connection, in the order in which they first came, from 1
 	Name   string `json:"name,omitempty"`   // where the protocol tells
@@ -53,8 +53,9 @@ type Info struct {
 	// sampled.
 	Shadow []shadow.Result `json:"shadow,omitempty"`
 
-	Base       uint64 `json:"-"` // key of the tensor that predicts it
-	Sampleable bool   `json:"-"` // candidates may code it
+	Base       uint64        `json:"-"` // key of the tensor that predicts it
+	Sampleable bool          `json:"-"` // candidates may code it
+	Hosts      [2]netip.Addr `json:"-"` // of sender and receiver, whatever their names
 }
 
 // Bounds of a table, in lines. Beyond them the tensor whose last value began the longest ago is not listed any more;
