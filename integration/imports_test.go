@@ -37,6 +37,7 @@ var layers = []layer{
 	{"tensor", []string{"tensor/simd"}},
 
 	{"parser", []string{"tensor", "parser/internal/..."}},
+	{"parser/internal/mesh", []string{"parser/lru"}},
 	{"parser/internal/...", []string{"tensor", "parser/internal/..."}},
 	{"parser/lru", nil}, // parsers and the proxy share it
 	{"parser/all", []string{"parser/..."}},

@@ -6,6 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/flower"
 	"github.com/gradproxy/gradproxy/parser/gloo"
 	"github.com/gradproxy/gradproxy/parser/grpcany"
+	"github.com/gradproxy/gradproxy/parser/internal/mesh"
 	"github.com/gradproxy/gradproxy/parser/nvflare"
 	"github.com/gradproxy/gradproxy/parser/pslite"
 	"github.com/gradproxy/gradproxy/parser/tensorflow"
@@ -18,12 +19,13 @@ import (
 //
 //go:noinline
 func Protocols() []parser.Protocol {
+	meshes := new(mesh.Table)
 	return []parser.Protocol{
-		new(gloo.Protocol),
+		&gloo.Protocol{Meshes: meshes},
 		new(pslite.Protocol),
 		new(tensorflow.Protocol),
 		new(flower.Protocol),
 		new(nvflare.Protocol),
-		new(grpcany.Protocol),
+		&grpcany.Protocol{Meshes: meshes},
 	}
 }

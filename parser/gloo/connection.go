@@ -66,6 +66,8 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 		}
 		return tensor.Tensor{}, watch{}, nil
 	}
+	d.conn.meet()
+	d.constant.place = 0
 	v := tensor.Tensor{Role: tensor.Exact, Size: o.length, Hold: o.length, Why: tensor.DTypeUnknown}
 	w := watch{op: o}
 	if !collective {

@@ -35,6 +35,7 @@ type constant struct {
 	ranks  [2]int            // smallest and greatest number of ranks for which cuts were made
 	next   int               // index in learnt of the message that is expected next
 	rounds int               // steps that have passed since learnt was made
+	place  int               // in learnt of the payload under way, from 1; 0: none
 	claims int               // number of messages of the present collective up to the last one that was called a gradient
 }
 
@@ -86,6 +87,7 @@ func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 		}
 		r = c.reading(q)
 	}
+	c.place = q + 1
 	if k != allReduce {
 		return tensor.Tensor{}, lookAway, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mesh"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
@@ -11,11 +12,14 @@ import (
 type common struct {
 	conn parser.Conn
 
-	mu      sync.Mutex // guards the fields below, and all of both directions
-	ranks   ranks
-	members members
-	others  others
-	meta    metadata
+	meshes *mesh.Table // nil: there are no records
+
+	mu       sync.Mutex // guards the fields below, and all of both directions
+	ranks    ranks
+	members  members
+	greeting greeting
+	others   others
+	meta     metadata
 }
 
 // sums reports whether the job's sums are configured to be gradients.

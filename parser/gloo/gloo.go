@@ -63,6 +63,14 @@
 // ([tensor.Tensor].Placed, weights.go), so that averaged weights can be told from gradients. The sender's rank is not
 // on the wire, so there is a place for each rank that may have sent the message.
 //
+// # Ranks
+//
+// People see the ranks of a connection's two ends in their process group, once they are certain; nothing else depends
+// on them. The lengths of a whole all-reduce may fit one rank only, or the process's memory may tell its rank
+// (place.go). A JAX job's coordination service tells the ranks: its record of the listener has the number with which
+// the connection begins ([mesh.Table]). In a configured job the records that pass here count for all peers, whoever
+// tells them: the app connects by the same records.
+//
 // # Keys
 //
 // A tensor of a training step has its key from its second value on (key.go), before it has a role, so that the first
@@ -86,10 +94,13 @@ import (
 	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mesh"
 )
 
 // Protocol is Gloo's TCP transport. The zero Protocol is ready for use; it must not be copied after first use.
 type Protocol struct {
+	Meshes *mesh.Table // has the ranks of JAX jobs; nil: they are not known
+
 	mu   sync.Mutex
 	jobs map[string]*job // configured ones
 }
@@ -109,6 +120,7 @@ func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
 // with the first weights of all models of the job, since that can only end loss.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	x := newConnection(c, p.job(c.Job))
+	x.meshes = p.Meshes
 	return &stream{dir: &x.directions[parser.Client], state: hello}, &stream{dir: &x.directions[parser.Server], state: preamble}
 }
 

@@ -19,6 +19,11 @@ type members struct {
 func (m *members) prove(side parser.Side, rank, ranks int) {
 	now := members{ranks: ranks}
 	now.ends[side], now.ends[parser.Client+parser.Server-side] = rank, (rank+ranks-1)%ranks
+	m.settle(now)
+}
+
+// settle notes what is proved. If it is not what was proved before, no rank is known any more.
+func (m *members) settle(now members) {
 	if now.conflict = m.conflict || m.ranks != 0 && *m != now; now.conflict {
 		m.conflict = true
 		return
@@ -26,10 +31,51 @@ func (m *members) prove(side parser.Side, rank, ranks int) {
 	*m = now
 }
 
-// name returns the name of a side; "": it is not known.
-func (m *members) name(side parser.Side) string {
-	if m.ranks == 0 || m.conflict {
-		return ""
+// A greeting is the number with which the client has begun, if it is of variant B, and the search for its record.
+type greeting struct {
+	number int64
+	known  bool
+	ended  bool // the record was found
+	asked  int  // payloads for which it was looked for
+}
+
+// introduce notes the number with which the client has begun.
+func (x *common) introduce(number int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.greeting.number, x.greeting.known = number, true
+}
+
+// meet looks for the record of the connection, at a payload. Both ends have read their records before the first one; it
+// is rare that a record comes later, so meet looks again after twice as many payloads, and so on.
+func (x *common) meet() {
+	g := &x.greeting
+	if g.ended || !g.known || x.meshes == nil {
+		return
 	}
-	return fmt.Sprintf("rank %d of %d", m.ends[side], m.ranks)
+	if g.asked++; g.asked&(g.asked-1) != 0 {
+		return
+	}
+	p, ok := x.meshes.Join(x.conn.Job, x.conn.Peer, x.conn.Client, x.conn.Server, g.number)
+	if !ok {
+		return
+	}
+	g.ended = true
+	now := members{ranks: p.Ranks}
+	now.ends[parser.Client], now.ends[parser.Server] = p.Client, p.Server
+	x.members.settle(now)
+}
+
+// nameOf returns the name of a side: its rank if that is proved, else its address; "": neither is known.
+func (x *common) nameOf(side parser.Side) string {
+	m := &x.members
+	switch {
+	case m.ranks > 0 && !m.conflict:
+		return fmt.Sprintf("rank %d of %d", m.ends[side], m.ranks)
+	case side == parser.Client && x.conn.Client.IsValid():
+		return x.conn.Client.String()
+	case side == parser.Server && x.conn.Server.IsValid():
+		return x.conn.Server.String()
+	}
+	return ""
 }

@@ -145,6 +145,7 @@ func (s *stream) recognize() error {
 	case s.nundecided < helloLen+preambleLen:
 		return nil
 	}
+	s.dir.conn.introduce(int64(binary.LittleEndian.Uint64(s.undecided[:])))
 	s.state, s.nundecided = preamble, 0
 	return s.begin(s.undecided[helloLen:])
 }

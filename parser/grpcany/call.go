@@ -5,6 +5,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
+	"github.com/gradproxy/gradproxy/parser/internal/mesh"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
@@ -13,11 +14,14 @@ const maxCalls = 32
 
 // A service reads the calls of a connection.
 type service struct {
-	facts *facts
-	scope mix.Scope
-	seed  uint64 // of the job's tensors, the same at both proxies
-	host  uint64 // names the client's host
-	live  [maxCalls]*call
+	facts  *facts
+	meshes *mesh.Table
+	job    string // as configured, or ""
+	peer   string
+	scope  mix.Scope
+	seed   uint64 // of the job's tensors, the same at both proxies
+	host   uint64 // names the client's host
+	live   [maxCalls]*call
 }
 
 // Call implements grpc.Service.
@@ -37,6 +41,7 @@ func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
 	}
 	c := &call{service: s, stream: stream, lane: lane, method: xxhash.Sum64String(path), name: methodName(path)}
 	c.key = mix.Words(s.seed, xxhash.Sum64String(path))
+	c.value = s.meshes != nil && path == getValue
 	s.live[lane] = c
 	return c
 }
@@ -49,6 +54,7 @@ type call struct {
 	method uint64 // hash of its path
 	name   string // of the method, for people
 	key    uint64 // of its tensors, the same at both proxies
+	value  bool   // its response is a value of JAX's coordination service
 	sides  [2]struct {
 		several bool // messages have come
 	}

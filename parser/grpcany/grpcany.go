@@ -23,6 +23,11 @@
 // bytes, such as images, are not said to repeat: they usually differ each time, and would take the room of tensors at
 // the peer.
 //
+// # Ranks of JAX
+//
+// JAX's coordination service tells the processes of a job which rank of Gloo listens where. Its answers go to a
+// [mesh.Table], where the parser of Gloo finds them.
+//
 // # Limits
 //
 // Memory is bounded, whatever a peer sends: of all jobs together 2^12 places and 2^14 texts are known; of a connection
@@ -37,12 +42,17 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
+	"github.com/gradproxy/gradproxy/parser/internal/mesh"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
 // Protocol is gRPC of services that no other parser knows. The zero Protocol is ready for use; it must not be copied
 // after first use.
-type Protocol struct{ facts facts }
+type Protocol struct {
+	Meshes *mesh.Table // takes the ranks of JAX jobs; nil: nobody asks for them
+
+	facts facts
+}
 
 var _ parser.Protocol = (*Protocol)(nil)
 
@@ -56,7 +66,7 @@ func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	scope, seed := mix.Job(c.Job, c.Peer, c.Server)
 	client := c.Client.Addr().As16()
-	return grpc.New(&service{facts: &p.facts, scope: scope, seed: seed, host: xxhash.Sum64(client[:])})
+	return grpc.New(&service{facts: &p.facts, meshes: p.Meshes, job: c.Job, peer: c.Peer, scope: scope, seed: seed, host: xxhash.Sum64(client[:])})
 }
 
 // others are the beginnings of methods that other parsers read.
@@ -72,6 +82,9 @@ func (*service) Speaks(path string) bool {
 func (c *call) Message(h grpc.Head) grpc.Message {
 	s := &c.sides[h.From]
 	s.several = h.Number > 0
+	if c.value && h.From == parser.Server && !h.Compressed && h.Len <= maxValue {
+		return newStored(c, h.Len)
+	}
 	if h.Compressed || h.Len < minField {
 		return nil
 	}
