@@ -279,18 +279,19 @@ func sameResults(t *testing.T, want, got []testbed.Result) {
 	}
 }
 
-// compare runs job directly and through lossless proxies, and demands the same results and fewer bytes on the WAN.
-func compare(t *testing.T, job testbed.Job) {
+// compare runs job directly and through lossless proxies, and demands the same results and fewer bytes on the WAN. It
+// returns the proxies, which still run.
+func compare(t *testing.T, job testbed.Job) testbed.Proxies {
 	t.Helper()
-	compareOn(t, newWAN, job)
+	return compareOn(t, newWAN, job)
 }
 
 // compareOn is compare over a WAN that lay makes.
-func compareOn(t *testing.T, lay func(*testing.T, int, wansim.Link) *testbed.WAN, job testbed.Job) {
+func compareOn(t *testing.T, lay func(*testing.T, int, wansim.Link) *testbed.WAN, job testbed.Job) testbed.Proxies {
 	t.Helper()
 	want := direct(t, job)
 	w := lay(t, job.Ranks, lan)
-	startProxies(t, w, testbed.Config{})
+	ps := startProxies(t, w, testbed.Config{})
 	before := w.LinkBytes()
 	got := leg{results: runJob(t, w, job), bytes: w.LinkBytes() - before}
 	report(t, got)
@@ -298,4 +299,5 @@ func compareOn(t *testing.T, lay func(*testing.T, int, wansim.Link) *testbed.WAN
 	if got.bytes >= want.bytes {
 		t.Errorf("%d bytes on the WAN, want fewer than the %d of a direct run", got.bytes, want.bytes)
 	}
+	return ps
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
@@ -206,6 +207,19 @@ func (ps Proxies) Doubts(ctx context.Context, role, codec string) (early float64
 		return 0, 0, fmt.Errorf("testbed: no proxy has tried %s for role %s", codec, role)
 	}
 	return float64(grew) / float64(raw), guarded, nil
+}
+
+// Tensors returns the tensors that the proxy lists in /tensors: the ones that its site has sent.
+func (p *Proxy) Tensors(ctx context.Context) ([]tensors.Info, error) {
+	body, err := p.get(ctx, "/tensors")
+	if err != nil {
+		return nil, err
+	}
+	var list struct{ Tensors []tensors.Info }
+	if err := json.Unmarshal([]byte(body), &list); err != nil {
+		return nil, fmt.Errorf("testbed: /tensors of site %s: %w", p.site.Site, err)
+	}
+	return list.Tensors, nil
 }
 
 // Count is Sum of a metric without labels, which each proxy must have: a name that no proxy knows is an error and
