@@ -146,17 +146,14 @@ func (r *Receiver) end(err error) error {
 // if that may be shortened.
 func (r *Receiver) reserve(k frame.Kind, id uint32, n int) error {
 	need := memory.Footprint(n)
-	if k == frame.Block {
-		slot, err := r.decode.slot(id)
-		if err != nil {
-			return err
-		}
-		need += memory.Footprint(slot.bytes) + blockCost
-		if slot.lengthened > 0 {
-			need += memory.Footprint(slot.lengthened)
-		}
+	if k != frame.Block {
+		return r.memory.reserve(need)
 	}
-	return r.memory.reserve(need)
+	slot, err := r.decode.slot(id)
+	if err != nil {
+		return err
+	}
+	return r.memory.reserveLonger(need+memory.Footprint(slot.bytes)+blockCost, slot.lengthened)
 }
 
 // bytes delivers opaque bytes. If something before them is still being decoded they are copied, or wait for it.
@@ -258,6 +255,7 @@ func (r *Receiver) gather(body []byte) error {
 		back()
 		return noEOF(err)
 	}
+	r.memory.giveUnused()
 	reserved := r.memory.take()
 	return r.pipe.Do(pipe.Item{
 		Work: func() {

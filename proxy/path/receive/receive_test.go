@@ -191,22 +191,31 @@ func TestWholeEncodingIsReserved(t *testing.T) {
 	}
 }
 
-// The memory of a Gather's blocks is reserved together: none of them then takes more.
+// The memory of a Gather's blocks is reserved together, by whatever codec they come: none of them then takes more. What
+// they do not use is given back once all of them are read.
 func TestGatheredBlocksAreReservedTogether(t *testing.T) {
 	const n, blocks = 1000, 3
-	env := pathtest.NewEnv(t)
-	r, _ := newReceiver(t, env, new(pathtest.Cut))
-	if err := errors.Join(r.declare(declare(3, "lossless", n)), r.memory.reserveGathered(slices.Repeat([]int{4 * n}, blocks))); err != nil {
-		t.Fatal(err)
-	}
-	taken := r.memory.next.taken
-	for range blocks {
-		if err := r.reserve(frame.Block, 3, 1+4*n); err != nil || taken == 0 || r.memory.next.taken != taken {
-			t.Errorf("%d bytes are reserved, and then %d, %v", taken, r.memory.next.taken, err)
+	for text, room := range map[string]int{"lossless": 0, "int8": memory.Footprint(4 * n)} {
+		for _, body := range []int{1 + 4*n, 100} {
+			env := pathtest.NewEnv(t)
+			r, _ := newReceiver(t, env, new(pathtest.Cut))
+			if err := errors.Join(r.declare(declare(3, text, n)), r.memory.reserveGathered(slices.Repeat([]int{4 * n}, blocks))); err != nil {
+				t.Fatal(err)
+			}
+			taken := r.memory.next.taken
+			for range blocks {
+				if err := r.reserve(frame.Block, 3, body); err != nil || taken == 0 || r.memory.next.taken != taken {
+					t.Errorf("%s: %d bytes are reserved, and then %d, %v", text, taken, r.memory.next.taken, err)
+				}
+			}
+			want := blocks*(memory.Footprint(body)+memory.Footprint(4*n)+blockCost) + room
+			if r.memory.giveUnused(); r.memory.next.taken != want {
+				t.Errorf("%s: blocks of %d bytes keep %d bytes, want %d", text, body, r.memory.next.taken, want)
+			}
+			r.memory.give(r.memory.take())
+			pathtest.Whole(t, env)
 		}
 	}
-	r.memory.give(r.memory.take())
-	pathtest.Whole(t, env)
 }
 
 // A stream that ends without a CloseWrite has not ended in order.

@@ -22,9 +22,10 @@ type reservation struct {
 
 // reserved is the memory of one item of the pipe.
 type reserved struct {
-	taken  int // bytes of the budget
-	spare  int // bytes of the connection's spare; only one item has any
-	unused int // bytes that are reserved, and wait for the blocks of a Gather
+	taken   int // bytes of the budget
+	spare   int // bytes of the connection's spare; only one item has any
+	unused  int // bytes that are reserved, and wait for the blocks of a Gather
+	lengths int // bytes of room in which an encoding is made longer: the item's blocks are decoded one after another
 }
 
 const (
@@ -47,18 +48,40 @@ func (r *reservation) reserve(n int) error {
 	return r.hold(n)
 }
 
+// reserveLonger takes n bytes for the frame that is being read, and room in which an encoding becomes as long as longer
+// says, unless a block of the same item has taken as much.
+func (r *reservation) reserveLonger(n, longer int) error {
+	if more := memory.Footprint(longer) - r.next.lengths; more > 0 {
+		r.next.lengths += more
+		n += more
+	}
+	return r.reserve(n)
+}
+
 // reserveGathered takes memory for the blocks of a Gather together, so that none waits for memory that another has
-// meanwhile.
+// meanwhile. The blocks' codecs are not known yet, so there is room in which the largest encoding can be made longer.
 func (r *reservation) reserveGathered(sizes []int) error {
-	need := 0
+	need, largest := 0, 0
 	for _, n := range sizes {
 		need += memory.Footprint(n) + memory.Footprint(1+n) + blockCost
+		largest = max(largest, n)
 	}
+	need += memory.Footprint(largest)
 	if err := r.hold(need); err != nil {
 		return err
 	}
 	r.next.unused = need
 	return nil
+}
+
+// giveUnused gives back the bytes that the blocks of a Gather have not used, now that all of them are read. Bytes of the
+// connection's spare stay with the item.
+func (r *reservation) giveUnused() {
+	if r.next.spare == 0 {
+		r.alloc.Give(r.next.unused)
+		r.next.taken -= r.next.unused
+	}
+	r.next.unused = 0
 }
 
 // reserveSlot takes memory for one more slot than there are.
