@@ -123,6 +123,10 @@ func (c *chooser) shares(t tensor.Tensor) bool {
 // come again.
 func (c *chooser) repeats(t tensor.Tensor) bool { return t.Repeats && c.conn.SharesParts() }
 
+// begin notes that the blocks which follow are of another group. All blocks of the last group have been settled, or travel
+// verbatim.
+func (c *chooser) begin() { c.encode.slots.group++ }
+
 // block returns the block of n bytes at off of a planned value. The block has no memory for its elements yet, and its
 // cost does not include that memory. block returns nil if the codec does not take such a block.
 func (c *chooser) block(p *plan, off, n int, variable bool) *block {

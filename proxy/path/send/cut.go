@@ -126,6 +126,9 @@ func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) 
 			return err
 		}
 	}
+	if c.group.open == 0 {
+		c.choose.begin()
+	}
 	b := c.choose.block(&x.plan, x.off, n, x.variable(n))
 	if b == nil {
 		return nil

@@ -23,8 +23,9 @@ type slot struct {
 	control  *feedback.Control // of the block, guarded by lock; nil: enc has no feedback, or the residual comes with the block
 	residual []float32         // the block's part of it, if enc has feedback
 	declared bool
-	encoded  int // blocks so far
-	zeros    int // blocks in a row that were nearly zero, and travelled exactly without the residual; set by the chooser
+	encoded  int    // blocks so far
+	group    uint64 // slots.group when a block was given the slot last
+	zeros    int    // blocks in a row that were nearly zero, and travelled exactly without the residual; set by the chooser
 }
 
 const (
@@ -38,12 +39,16 @@ const (
 	maxVariable = 64
 )
 
-// slots finds slots by their purpose.
+// slots finds slots by their purpose. A block has its slot from its begin on, and the slot's number goes to the peer once
+// the block's group is whole. So the slots of the present group keep their numbers, beyond any bound: another slot would
+// be declared under the number before the block comes.
 type slots struct {
 	common   lru.Cache[slotKey, *slot]
 	variable lru.Cache[slotKey, *slot] // of blocks of variable length, in which lanes are one
-	next     uint32
+	next     uint32                    // number that no slot has had
+	free     []uint32                  // numbers of slots that are gone
 	lane     int
+	group    uint64 // groups so far
 }
 
 type slotKey struct {
@@ -77,6 +82,7 @@ func (s *slots) get(q slotRequest) (*slot, error) {
 	}
 	old, found := table.Use(k)
 	if found && old.lock == q.lock {
+		old.group = s.group
 		return old, nil
 	}
 	made, err := newSlot(q)
@@ -86,16 +92,34 @@ func (s *slots) get(q slotRequest) (*slot, error) {
 	switch {
 	case found: // its tensor was forgotten: the codec begins anew at both ends
 		made.id, made.Turns = old.id, old.Turns
-	case q.variable && table.Len() >= maxVariable || table.Len() >= maxSlots:
-		key, oldest, _ := table.Oldest()
-		table.Delete(key)
-		made.id = oldest.id
+	case q.variable:
+		made.id = s.number(table, maxVariable)
 	default:
-		made.id = s.next
-		s.next++
+		made.id = s.number(table, maxSlots)
 	}
+	made.group = s.group
 	table.Put(k, made)
 	return made, nil
+}
+
+// number returns a number for a new slot of a table, which is to have at most limit slots. The ones that were used least
+// recently make room.
+func (s *slots) number(table *lru.Cache[slotKey, *slot], limit int) uint32 {
+	for table.Len() >= limit {
+		key, oldest, _ := table.Oldest()
+		if oldest.group == s.group {
+			break
+		}
+		table.Delete(key)
+		s.free = append(s.free, oldest.id)
+	}
+	if n := len(s.free); n > 0 {
+		id := s.free[n-1]
+		s.free = s.free[:n-1]
+		return id
+	}
+	s.next++
+	return s.next - 1
 }
 
 func newSlot(q slotRequest) (*slot, error) {
