@@ -26,6 +26,8 @@ type Dense struct {
 	used    uint64      // tick of the last use; guarded by ledger.mu
 	ledger  *ledger
 
+	forgotten bool // it is not the memory of its tensor any more; guarded by ledger.mu
+
 	mu       lock
 	residual []float32          // by element; zero where nothing was lost
 	last     []byte             // the kept part of the last value (tensor.Keep), as far as it came

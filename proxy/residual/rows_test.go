@@ -141,7 +141,8 @@ func TestRowsUnderWayTwice(t *testing.T) {
 	}
 }
 
-// An array of other rows or another type is another array; a sender that still has the old one gives back in vain.
+// An array of other rows or another type is another array; a sender that still has the old one gives back in vain, and
+// keeps none of its rows in memory.
 func TestChangedRowsAreForgotten(t *testing.T) {
 	lost := 0
 	s := New(1<<20, Events{ForgotRows: func(n int) { lost += n }})
@@ -157,6 +158,9 @@ func TestChangedRowsAreForgotten(t *testing.T) {
 		m := s.Rows("job", x, c.width, true)
 		if m == old || len(m.rows) != 0 || lost != 2 || s.changes.Load() == before {
 			t.Errorf("%v, rows of %d: %d rows have a residual, %d lost", c.dtype, c.width, len(m.rows), lost)
+		}
+		if old.sound(t); len(old.rows) != 0 {
+			t.Errorf("%v, rows of %d: %d rows of the old array are still there", c.dtype, c.width, len(old.rows))
 		}
 		s.GiveRows(m, idsOf(1, 2), []float32{1, 2})
 		s.GiveRows(old, idsOf(9), []float32{1, 2})

@@ -19,6 +19,8 @@ type Store struct {
 	jobs    map[string]*Job
 	forgot  func(n int) // may be nil
 	resumed func()      // may be nil
+
+	forgotten int64 // bytes of the dense memories that were forgotten so far
 }
 
 // Events has the functions by which a Store tells its owner of events. They may be nil. The Store calls them with locks
@@ -49,6 +51,24 @@ func (s *Store) Held() (dense, sparse int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dense.Len() + s.ended.Len(), len(s.rows), s.bytes
+}
+
+// Limit returns the bytes that the memories may take.
+func (s *Store) Limit() int64 { return s.limit }
+
+// Forgotten returns the bytes of all dense memories that were forgotten so far. The Store does not count them any more,
+// but they take room until their users let go of them.
+func (s *Store) Forgotten() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forgotten
+}
+
+// Remembers reports whether d is still the memory of its tensor, or of one whose connection has ended.
+func (s *Store) Remembers(d *Dense) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !d.forgotten
 }
 
 // Dense returns the memory of the dense tensor t. The memory is new if there was none, or if size, type or origin have
@@ -115,8 +135,15 @@ func (s *Store) fit(n int64) {
 // held.
 func (s *Store) forget(d *Dense) {
 	s.dense.Delete(d.denseKey)
-	s.bytes -= d.cost()
+	s.gone(d)
 	d.changed()
+}
+
+// gone counts a dense memory that was forgotten. s.mu is held.
+func (s *Store) gone(d *Dense) {
+	d.forgotten = true
+	s.bytes -= d.cost()
+	s.forgotten += d.cost()
 	if s.forgot != nil {
 		s.forgot(1)
 	}
@@ -148,18 +175,16 @@ func (s *Store) resume(k denseKey, t tensor.Tensor) *Dense {
 func (s *Store) forgetEnded(d *Dense) {
 	s.ended.Delete(denseKey{d.job, d.origin})
 	d.expiry.Stop()
-	s.bytes -= d.cost()
-	if s.forgot != nil {
-		s.forgot(1)
-	}
+	s.gone(d)
 }
 
-// forgetRows drops an array's memory. s.mu is held.
+// forgetRows drops an array's memory, and its rows at once: connections may hold m for long. s.mu is held.
 func (s *Store) forgetRows(m *Rows) {
 	delete(s.rows, m.rowsKey)
 	m.forgotten = true
 	s.bytes -= m.cost()
 	m.gone(len(m.rows))
+	m.places, m.rows, m.chunks, m.order = nil, nil, nil, lru.List{}
 }
 
 // stalestRows returns the array with the row that was used least recently, or nil. s.mu is held.

@@ -74,8 +74,8 @@ func (r *reservation) reserveGathered(sizes []int) error {
 	return nil
 }
 
-// giveUnused gives back the bytes that the blocks of a Gather have not used, now that all of them are read. Bytes of the
-// connection's spare stay with the item.
+// giveUnused gives back the bytes that the blocks of a Gather have not used, now that all of them are read. Bytes of
+// the connection's spare stay with the item.
 func (r *reservation) giveUnused() {
 	if r.next.spare == 0 {
 		r.alloc.Give(r.next.unused)

@@ -1,12 +1,15 @@
 package send
 
 import (
+	"sync"
+
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -84,17 +87,30 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 			p.choice = policy.Choice{Codec: env.Lossless, Why: why}
 		}
 	case codecs.Lossy(p.choice.Codec):
-		if p.dense = c.past.ofDense(p.t); p.dense == nil {
+		if p.dense = c.dense(p.t); p.dense == nil {
 			p.choice = policy.Choice{Codec: env.Lossless, Why: tensor.NoMemory}
 		} else {
 			p.flush = p.dense.Begin(p.choice.Flush)
 		}
 	case p.choice.Watch: // the first value that may lose something then has one to be compared with
-		p.watch = c.past.ofDense(p.t)
+		p.watch = c.dense(p.t)
 	case p.choice.NoGain:
 		p.choice = policy.Choice{Why: tensor.NoGain}
 	}
 	return chosen
+}
+
+// dense returns the past of a tensor, or nil if there is no room for it. Memories that were forgotten to make room are
+// let go, and so are the slots that use them.
+func (c *chooser) dense(t tensor.Tensor) *residual.Dense {
+	d := c.past.ofDense(t)
+	if c.past.prune() {
+		c.encode.slots.drop(func(lock sync.Locker) bool {
+			d, ok := lock.(*residual.Dense)
+			return ok && !c.conn.Env.Residuals.Remembers(d)
+		})
+	}
+	return d
 }
 
 // keepSum makes a value that a CRC-32 covers lossless if the CRC-32 would not stay right. Only blocks of dense
@@ -123,8 +139,8 @@ func (c *chooser) shares(t tensor.Tensor) bool {
 // come again.
 func (c *chooser) repeats(t tensor.Tensor) bool { return t.Repeats && c.conn.SharesParts() }
 
-// begin notes that the blocks which follow are of another group. All blocks of the last group have been settled, or travel
-// verbatim.
+// begin notes that the blocks which follow are of another group. All blocks of the last group have been settled, or
+// travel verbatim.
 func (c *chooser) begin() { c.encode.slots.group++ }
 
 // block returns the block of n bytes at off of a planned value. The block has no memory for its elements yet, and its

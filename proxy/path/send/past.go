@@ -1,6 +1,8 @@
 package send
 
 import (
+	"maps"
+
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -13,6 +15,8 @@ type past struct {
 	job   *residual.Job              // nil: nothing could lose something so far
 	dense map[uint64]*residual.Dense // by key
 	rows  map[uint64]*residual.Rows  // of sparse tensors, by their index's key
+
+	pruned int64 // bytes that the Store had forgotten at the last prune
 }
 
 // ofDense returns the past of a tensor, or nil if there is no room for it.
@@ -28,6 +32,23 @@ func (p *past) ofDense(t tensor.Tensor) *residual.Dense {
 		p.dense[t.Key] = d
 	}
 	return d
+}
+
+// pruneAfter is the part of the Store's limit, one in so many, that forgotten memories may take before a connection
+// lets go of them.
+const pruneAfter = 8
+
+// prune lets go of the memories that the Store has forgotten, once they may take enough room, and reports whether it
+// did.
+func (p *past) prune() bool {
+	store := p.conn.Env.Residuals
+	n := store.Forgotten()
+	if n-p.pruned <= store.Limit()/pruneAfter {
+		return false
+	}
+	p.pruned = n
+	maps.DeleteFunc(p.dense, func(_ uint64, d *residual.Dense) bool { return !store.Remembers(d) })
+	return true
 }
 
 // ofRows returns the past of a sparse tensor, whose rows have width elements, or nil if there is no room for it.

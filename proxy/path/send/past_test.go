@@ -1,9 +1,16 @@
 package send
 
 import (
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -28,4 +35,40 @@ func TestResidualsBelongToThePeer(t *testing.T) {
 			t.Errorf("job %q: two peers share residuals", job)
 		}
 	}
+}
+
+// A connection lets go of the memories that were forgotten for want of room: else its maps and its slots would keep
+// them beyond the limit, as long as it lives.
+func TestForgottenTensorsAreLetGo(t *testing.T) {
+	const tensors, held, size = 40, 4, 64 << 10
+	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "int8"})
+	full := residual.New(1<<30, residual.Events{})
+	full.Dense("", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
+	_, _, each := full.Held()
+	s.env.Residuals = residual.New(held*each, residual.Events{})
+	r := rand.New(rand.NewPCG(1, 2))
+	var reachable atomic.Int64
+	for n := range uint64(tensors) {
+		x := tensor.Tensor{Key: n + 1, Role: tensor.Gradient, Proof: tensor.ByWire, DType: tensor.Float32, Size: size, Hold: size}
+		for range 2 {
+			if err := s.cut.tensor(x, append(make([]byte, frame.MaxHeader), gradient(r, size/4)...), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reachable.Add(1)
+		runtime.AddCleanup(s.choose.past.dense[x.Key], func(n *atomic.Int64) { n.Add(-1) }, &reachable)
+	}
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	const waiting = 1 // the last value's, while the connection has no further one
+	for began := time.Now(); reachable.Load() > held+waiting; time.Sleep(time.Millisecond) {
+		if runtime.GC(); time.Since(began) > 10*time.Second {
+			t.Fatalf("%d tensors are reachable, %d are held", reachable.Load(), held)
+		}
+	}
+	if dense, _, bytes := s.env.Residuals.Held(); dense != held || bytes != held*each {
+		t.Errorf("%d tensors in %d bytes are remembered", dense, bytes)
+	}
+	runtime.KeepAlive(s)
 }

@@ -39,9 +39,9 @@ const (
 	maxVariable = 64
 )
 
-// slots finds slots by their purpose. A block has its slot from its begin on, and the slot's number goes to the peer once
-// the block's group is whole. So the slots of the present group keep their numbers, beyond any bound: another slot would
-// be declared under the number before the block comes.
+// slots finds slots by their purpose. A block has its slot from its begin on, and the slot's number goes to the peer
+// once the block's group is whole. So the slots of the present group keep their numbers, beyond any bound: another slot
+// would be declared under the number before the block comes.
 type slots struct {
 	common   lru.Cache[slotKey, *slot]
 	variable lru.Cache[slotKey, *slot] // of blocks of variable length, in which lanes are one
@@ -102,8 +102,8 @@ func (s *slots) get(q slotRequest) (*slot, error) {
 	return made, nil
 }
 
-// number returns a number for a new slot of a table, which is to have at most limit slots. The ones that were used least
-// recently make room.
+// number returns a number for a new slot of a table, which is to have at most limit slots. The slots that were used
+// least recently make room.
 func (s *slots) number(table *lru.Cache[slotKey, *slot], limit int) uint32 {
 	for table.Len() >= limit {
 		key, oldest, _ := table.Oldest()
@@ -120,6 +120,18 @@ func (s *slots) number(table *lru.Cache[slotKey, *slot], limit int) uint32 {
 	}
 	s.next++
 	return s.next - 1
+}
+
+// drop drops the slots whose lock is gone, but for the slots of the present group.
+func (s *slots) drop(gone func(sync.Locker) bool) {
+	for _, table := range [...]*lru.Cache[slotKey, *slot]{&s.common, &s.variable} {
+		for key, x := range table.FromOldest() {
+			if x.lock != nil && x.group != s.group && gone(x.lock) {
+				table.Delete(key)
+				s.free = append(s.free, x.id)
+			}
+		}
+	}
 }
 
 func newSlot(q slotRequest) (*slot, error) {
