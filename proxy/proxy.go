@@ -71,7 +71,7 @@ func (l *bypassLock) Unlock() { rank.Unlock(&l.mu, rank.Bypass) }
 // errEnding is why openings end when the proxy drains.
 var errEnding = errors.New("proxy: the proxy is about to end")
 
-// keepAlive finds a dead host of an app within a minute. The proxy cannot see what the app itself has set.
+// keepAlive finds a dead host of an app within a minute. The proxy cannot see the app's own setting.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
 // New returns a Proxy. The caller must Close it.

@@ -17,8 +17,8 @@ const (
 	sureSpan           = 64      // messages that such a step must have been seen to repeat
 )
 
-// constant learns the steps of one direction in which all collectives have the same tag, as those of JAX and Horovod
-// do. Nothing separates one collective from the next, but they run one at a time. So constant follows messages, which
+// constant learns the steps of one direction in which all collectives have the same tag, as JAX and Horovod have it.
+// Nothing separates one collective from the next, but they run one at a time. So constant follows messages, which
 // repeat step after step. The ring's plans say how a step's messages can be cut into collectives.
 type constant struct {
 	flow

@@ -12,7 +12,7 @@ const (
 	missLimit         = 8       // all-reduces without a place, beyond the number in a step, after which the learnt step is dropped
 )
 
-// counted learns the steps of one direction in which tags count the collectives of the group, as those of PyTorch do.
+// counted learns the steps of one direction in which tags count the collectives of the group, as PyTorch's tags do.
 // It follows all-reduces by their tags: the tags have the order of the program, whatever the order on the wire.
 type counted struct {
 	flow

@@ -22,12 +22,12 @@
 //
 // Every payload is a tensor. Size is the payload's length, and Hold is the rest of it, since a sender writes the whole
 // op at once. Preambles, notifications and the first 8 bytes are opaque, and nothing waits for them. The wire does not
-// say the element type, the shape, the operator, the ranks or the phase. The parser infers them; what it cannot infer
-// is Unknown or zero.
+// say the element type, the shape, the operator, the ranks or the phase. The parser infers them; a fact that it
+// cannot infer is Unknown or zero.
 //
 // # Roles
 //
-// All payloads but those of all-reduces are [tensor.Exact]. Nothing on the wire proves that an all-reduce sums
+// All payloads but the ones of all-reduces are [tensor.Exact]. Nothing on the wire proves that an all-reduce sums
 // gradients: averaged weights have the same lengths. The calls of the sending process can prove it ([parser.Calls],
 // proof.go): a sum that DistributedDataParallel calls in the memory of one of its buckets is a gradient. The wire does
 // not name the process group of a connection either. The lengths of whole all-reduces rule groups out, and all groups

@@ -9,7 +9,7 @@ import (
 // maxDepth is how deep fields are read.
 const maxDepth = 6
 
-// minField is the least of a field, in bytes, that may be a tensor or hold one.
+// minField is the minimum of a field, in bytes, that may be a tensor or hold one.
 const minField = 1 << 10
 
 // A trial finds out the kind of a field, and of the large fields in it. At each level a Scanner reads the bytes as if

@@ -26,7 +26,7 @@
 // download_service__download, and the answer has in "data" a file for each array, either a ZIP file with a .npy file or
 // safetensors. A file of 10 MiB or more is a section of its own. TensorServerStreamer and TensorClientStreamer send
 // safetensors of several arrays without a request, as safetensors_blob of aux_communication/ObjectStreamer.Request,
-// which does not say what the arrays are.
+// which says nothing of the meaning of the arrays.
 //
 // # Tensors
 //

@@ -74,7 +74,8 @@ func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
 	return seg, nil
 }
 
-// greeting is what the payload of a side's first frame has after its first byte, which begins a map in MessagePack.
+// greeting is the bytes that follow the first byte of the payload of a side's first frame. That byte begins a map in
+// MessagePack.
 const greeting = "\xadendpoint_name"
 
 // greet takes bytes of a side's first payload, and reports whether they agree with greeting.

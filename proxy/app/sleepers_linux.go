@@ -141,7 +141,7 @@ func (l *sleep) end() {
 	go l.awake()
 }
 
-// control changes what the epoll instance knows of a connection. s.mu is held.
+// control changes the epoll instance's entry for a connection. s.mu is held.
 func (s *Sleepers) control(conn syscall.RawConn, op int, event *unix.EpollEvent) error {
 	epoll, err := s.epoll.SyscallConn()
 	if err != nil {

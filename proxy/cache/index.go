@@ -97,7 +97,7 @@ func (x *index) cover(b []byte, marks []mark, after place) (spans []span) {
 	return spans
 }
 
-// maxSkipped is the most bytes between two spans, where the second goes on where the first ended: the rest of an
+// maxSkipped is the maximum of bytes between two spans, where the second goes on where the first ended: the rest of an
 // element.
 const maxSkipped = 16
 

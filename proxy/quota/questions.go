@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// answerTime is the most time of the processor that a question costs the process that answers. It counts as the
+// answerTime is the maximum time of the processor that a question costs the process that answers. It counts as the
 // parser's, as far as the parser has waited: most calls are known without a question.
 const answerTime = 20 * time.Microsecond
 

@@ -34,7 +34,7 @@ var ErrFile = errors.New("proxy: saved residuals cannot be used")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// maxOwner is the most bytes of an owner's name that is read.
+// maxOwner is the maximum of bytes of an owner's name that is read.
 const maxOwner = 1 << 10
 
 // Owner names the tensors of a job that are sent to a peer. A file of an earlier version names the job alone: its

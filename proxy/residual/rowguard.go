@@ -20,7 +20,7 @@ const (
 
 // A RowSample has some rows of a block, with their residuals before it is encoded.
 type RowSample struct {
-	width, n int // elements of a row, and those of it that are looked at
+	width, n int // elements of a row, and how many of them are looked at
 	rows     []int
 	before   []float32
 }

@@ -86,7 +86,7 @@ func (m *Rows) changed() {
 	}
 }
 
-// A RowsDue says what is due with a value of rows.
+// A RowsDue has the work that is due with a value of rows.
 type RowsDue struct {
 	Flush    bool // it travels exactly, with the residuals of its rows
 	Guarded  bool // the same, since receivers are too far behind

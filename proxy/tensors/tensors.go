@@ -93,7 +93,7 @@ const maxLabel = 120
 // A Table has a Record for each tensor that this proxy sends, over all connections. The zero Table is empty. It is safe
 // for concurrent use.
 type Table struct {
-	Max int // lines, as Lines says; 0: 131,072. It must not change once the table is in use
+	Max int // lines, as Beside says; 0: 131,072. It must not change once the table is in use
 
 	mu      sync.Mutex
 	records lru.Cache[key, *Record]
@@ -159,7 +159,7 @@ func (tt *Table) Of(o Origin, f policy.Flow, t tensor.Tensor) (r *Record, fresh 
 const lastNaming = 1 << 10
 
 // Unnamed reports whether the tensor should be named with its next value: the first, and after twice as many again and
-// again, since a protocol may prove later what it did not know at first.
+// again, since a protocol may learn the name later.
 func (r *Record) Unnamed() bool {
 	n := r.values.Load()
 	return n < lastNaming && n&(n+1) == 0

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The sending half of a stream. Fields are guarded by the session's lock.
+// A sendHalf is the sending half of a stream. The session's lock guards its fields.
 type sendHalf struct {
 	head, tail *chunk // not acknowledged, in order
 	next       *chunk // the first of them that waits for a carrier
@@ -36,7 +36,7 @@ const (
 	queuedBulk
 )
 
-// The receiving half of a stream. Fields are guarded by the session's lock.
+// A recvHalf is the receiving half of a stream. The session's lock guards its fields.
 type recvHalf struct {
 	first, last *chunk   // contiguous, not read
 	early       []*chunk // beyond a gap, in order

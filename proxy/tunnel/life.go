@@ -116,7 +116,7 @@ func (s *session) empty() <-chan struct{} {
 	return s.emptied
 }
 
-// A lost says what a session was that has failed.
+// A lost describes a session that has failed.
 type lost struct {
 	lived     bool // it was not fresh
 	streams   int  // all were reset

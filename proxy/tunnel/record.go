@@ -11,7 +11,7 @@ const (
 	windowBody = 8 // bytes of the body of a WINDOW
 
 	maxBody    = 256 << 10 // of DATA that this side sends and takes
-	minMaxBody = 16 << 10  // the least that a HELLO may state
+	minMaxBody = 16 << 10  // the minimum that a HELLO may state
 	maxOpening = 4 << 10   // bytes of an opening
 	maxText    = 1 << 10   // bytes of a refusal's or an END's text
 	maxHello   = 32 << 10  // bytes of a HELLO

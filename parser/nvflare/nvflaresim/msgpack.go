@@ -43,7 +43,7 @@ func pack(b []byte, v any) []byte {
 // forms are the first bytes of a kind of value, by the width of its length.
 type forms struct {
 	short    byte // with the length in its low bits
-	shortMax int  // the most that short holds; -1: there is no such form
+	shortMax int  // the maximum that short holds; -1: there is no such form
 	byte     byte // 0: there is no such form
 	word     byte
 	long     byte

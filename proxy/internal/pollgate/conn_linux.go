@@ -215,7 +215,7 @@ func writeError(err error) error {
 	return &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", err)}
 }
 
-// maxParts is the most parts of a writev(2): IOV_MAX.
+// maxParts is the maximum of parts of a writev(2): IOV_MAX.
 const maxParts = 1024
 
 // Writev writes all parts, in one call where it can. It uses them up.

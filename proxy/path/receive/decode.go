@@ -29,7 +29,7 @@ type slot struct {
 	dec        codecs.Decoder
 	maxEncoded int
 	lengthened int           // bytes that a short form is made longer in; 0: no block may have that form
-	took       time.Duration // that decoding takes, the least of late; set in turn
+	took       time.Duration // that decoding takes, the shortest of late; set in turn
 }
 
 // A block is one block of a tensor, from its frame until its delivery.

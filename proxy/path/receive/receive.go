@@ -5,7 +5,7 @@
 //
 // read takes frames, and reserves memory for them. decode turns blocks into elements, on any core. deliver writes the
 // bytes to the app in stream order. Before that it shows them to the parser of this direction, so that the parser of
-// the own app's bytes knows what the app has received.
+// the own app's bytes knows which bytes the app has received.
 package receive
 
 import (

@@ -127,7 +127,7 @@ func (s *Sender) End() error {
 }
 
 const (
-	// unreadMax is the most memory, in bytes, in which a Sender at rest keeps the app's bytes.
+	// unreadMax is the maximum of memory, in bytes, in which a Sender at rest keeps the app's bytes.
 	unreadMax = 64 << 20
 	// stuckFor is how long the app must take no byte before a Sender at rest reads from it.
 	stuckFor = 20 * time.Millisecond

@@ -36,7 +36,7 @@ const (
 
 const (
 	rateWindow = time.Hour
-	// firstRate is the least time over which a rate is believed.
+	// firstRate is the minimum time over which a rate is believed.
 	firstRate = 5 * time.Minute
 	// firstStage is the part of a budget that travels as the policy says, whatever is projected. The stages come at
 	// equal parts of the rest.
