@@ -10,6 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -38,6 +39,27 @@ func TestSlotsOfVariableLengthAreBounded(t *testing.T) {
 	}
 	if s.variable.Len() != maxVariable || len(ids) != maxVariable || s.common.Len() != 0 {
 		t.Errorf("%d slots under %d numbers, and %d of common shapes", s.variable.Len(), len(ids), s.common.Len())
+	}
+}
+
+// Rows of ever other numbers, and their indexes, take slots of a bounded number, whether they are one block or more.
+func TestRowsOfManyLengthsTakeFewSlots(t *testing.T) {
+	const width, largest = 16, 200
+	for name, codec := range map[string]string{"in one block": "int8", "in several": "logquant(block=2048)"} {
+		s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: codec})
+		r := rand.New(rand.NewPCG(7, 8))
+		for n := largest; n > largest-2*maxVariable; n-- {
+			ids := residual.IDs{Width: 8}
+			for i := range n {
+				ids.Bytes = binary.LittleEndian.AppendUint64(ids.Bytes, uint64(i))
+			}
+			s.sendRows(t, ids, scaled(r, width*n, 1))
+		}
+		if all, few := &s.encode.slots, maxVariable/8; all.variable.Len() != maxVariable || all.common.Len() > few {
+			t.Errorf("rows %s: %d slots, and %d of common shapes", name, all.variable.Len(), all.common.Len())
+		}
+		s.choose.rows.drop()
+		pathtest.Whole(t, s.env)
 	}
 }
 

@@ -48,6 +48,6 @@ func (c *tensorCut) resume() {
 	c.left = min(c.left, (unit-c.off%unit)%unit)
 }
 
-// variable reports whether a block of n bytes is as long as the rest of a sparse tensor's message, or of its index: its
-// length differs from message to message.
-func (c *tensorCut) variable(n int) bool { return c.t.Keys != 0 && n < c.want }
+// variable reports whether the length of a block of n bytes differs from message to message: the block has all of a
+// sparse tensor, or of its index, or their rest.
+func (c *tensorCut) variable(n int) bool { return c.t.Keys != 0 && (n < c.want || n == c.t.Size) }
