@@ -38,7 +38,7 @@ func (d *DryRun) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 		}
 	}
 	if fresh || e.lost {
-		e.served = append(e.served, t)
+		e.serve(t)
 	}
 	w.forget, w.evict, w.kept, w.want = w.forget[:0], w.evict[:0], w.kept[:0], w.want[:0] // no peer has to hear of it
 	return frame.ValueRef{Epoch: w.epoch, ID: e.id, Size: len(v.Data)}, fresh, true

@@ -67,6 +67,13 @@ func (e *entry) serves(t frame.Tag, v *Put) bool {
 	return !e.lost || codecs.Lossy(v.Choice.Codec) && (v.Again || !slices.Contains(e.served, t))
 }
 
+// serve takes note that t refers to the entry.
+func (e *entry) serve(t frame.Tag) {
+	if !slices.Contains(e.served, t) {
+		e.served = append(e.served, t)
+	}
+}
+
 // A place is the end of a span in its entry.
 type place struct {
 	entry *entry // nil: there was none

@@ -112,5 +112,12 @@ func TestLossyValueAgain(t *testing.T) {
 		if got := a.metrics.how["difference"]; got != want {
 			t.Errorf("again is wanted: %v; %d differences were put, want %d", again, got, want)
 		}
+		a.peer.mu.Lock()
+		for _, slot := range a.peer.writer.slots.FromNewest() {
+			if n := len(slot.latest.served); n > 1 {
+				t.Errorf("again is wanted: %v; %d connections are remembered of a value that one has sent", again, n)
+			}
+		}
+		a.peer.mu.Unlock()
 	}
 }

@@ -42,7 +42,7 @@ func (p *Peer) put(t frame.Tag, v *Put, carries bool) (e *entry, fresh, ok bool)
 	}
 	e.refs++
 	if fresh || e.lost {
-		e.served = append(e.served, t)
+		e.serve(t)
 	}
 	if carries {
 		c = p.conn(t)
