@@ -43,9 +43,16 @@ func Flush(d tensor.DType, block []byte, residual []float32) {
 // flushFloat64 is Flush for Float64, whose sums have room for any float32 residual.
 func flushFloat64(block []byte, residual []float32) {
 	for i, r := range residual {
-		b := block[8*i:]
-		sum := math.Float64frombits(binary.LittleEndian.Uint64(b)) + float64(r)
-		binary.LittleEndian.PutUint64(b, math.Float64bits(sum))
+		if sum := float64At(block, i) + float64(r); sum-sum != 0 {
+			return
+		}
+	}
+	for i, r := range residual {
+		binary.LittleEndian.PutUint64(block[8*i:], math.Float64bits(float64At(block, i)+float64(r)))
 		residual[i] = 0
 	}
+}
+
+func float64At(block []byte, i int) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(block[8*i:]))
 }

@@ -1,8 +1,11 @@
 package residual
 
 import (
+	"bytes"
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/tensor"
@@ -40,5 +43,12 @@ func TestFlush(t *testing.T) {
 	m.Flush(b, m.residual)
 	if y := tensor.View(b); y[0] != math.MaxFloat32 || y[1] != 1 || m.residual[1] != 1 {
 		t.Errorf("a sum beyond all numbers: %v, residual %v", y, m.residual)
+	}
+	wide := binary.LittleEndian.AppendUint64(nil, math.Float64bits(1))
+	wide = binary.LittleEndian.AppendUint64(wide, math.Float64bits(math.Inf(1)))
+	before, owed := bytes.Clone(wide), []float32{2, 3}
+	Flush(tensor.Float64, wide, owed)
+	if !bytes.Equal(wide, before) || !slices.Equal(owed, []float32{2, 3}) {
+		t.Errorf("a sum that is infinite: %x, residual %v", wide, owed)
 	}
 }
