@@ -2,11 +2,14 @@ package send
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A codec that breaks has its block travel raw, and the others after it; all bytes arrive.
@@ -27,6 +30,42 @@ func TestBrokenEncoder(t *testing.T) {
 		t.Error("no block was tried")
 	}
 	pathtest.Whole(t, s.env)
+}
+
+// Of a codec that breaks half way no residual is left: its block brings all, and a flush would bring it again. One that
+// is unsuited leaves the residual as it was.
+func TestBrokenEncoderLeavesNoResidual(t *testing.T) {
+	s := newTestSender(t, pathtest.Toy{})
+	for name, c := range map[string]struct {
+		err  error
+		want []float32
+	}{"broken": {nil, []float32{0, 0}}, "unsuited": {codecs.ErrUnsuited, []float32{1, 2}}} {
+		for _, with := range []bool{false, true} {
+			residual := []float32{1, 2}
+			b := &block{plan: &plan{}, decl: frame.Declaration{DType: tensor.Float32, N: 2}, data: make([]byte, 8), buf: make([]byte, frame.MaxHeader)}
+			b.slot = &slot{enc: &halfWay{residual, c.err}, residual: residual}
+			if with {
+				b.slot.residual, b.slot.external, b.residual = nil, new(external), residual
+			}
+			if _, err := s.encode.append(b); err == nil || !slices.Equal(residual, c.want) {
+				t.Errorf("%s, residual with the block: %v: residual %v, want %v (%v)", name, with, residual, c.want, err)
+			}
+		}
+	}
+}
+
+// A halfWay is a broken encoder, which leaves a part of the residual, or one that answers an error and leaves none.
+type halfWay struct {
+	residual []float32
+	err      error
+}
+
+func (h *halfWay) Append(dst, _ []byte) ([]byte, error) {
+	if h.err == nil {
+		h.residual[0] = 100
+		panic("broken on purpose")
+	}
+	return dst, h.err
 }
 
 // Each slot is declared once, just before its first block, and again when another codec has its place.
