@@ -52,63 +52,95 @@ const (
 
 // text writes a Snapshot as lines, at most height.
 func text(x *Snapshot, v view, height int) []line {
-	var all []line
-	put := func(s style, format string, args ...any) { all = append(all, line{fmt.Sprintf(format, args...), s}) }
-	put(heading, "gradproxy top: site %s, %s, up for %v, %s", x.Site, x.Version, time.Duration(x.Uptime*float64(time.Second)).Round(time.Second), x.Time.Format(time.TimeOnly))
+	all := head(x, v)
+	body := v.body(x)
+	if (v.page != overview || v.tensor != 0) && len(body) > 0 { // a heading stays
+		body = slices.Delete(body, 1, min(1+v.offset, len(body)))
+	}
+	for _, l := range body {
+		shown := []rune(l.text)
+		all = append(all, line{string(shown[min(v.left, len(shown)):]), l.style})
+	}
+	if len(all) > height-1 {
+		all = all[:max(height-1, 0)]
+	}
+	return append(all, v.foot())
+}
+
+// A writer collects lines.
+type writer []line
+
+func (all *writer) put(s style, format string, args ...any) {
+	*all = append(*all, line{fmt.Sprintf(format, args...), s})
+}
+
+// head is the lines above all pages.
+func head(x *Snapshot, v view) []line {
+	var all writer
+	all.put(heading, "gradproxy top: site %s, %s, up for %v, %s", x.Site, x.Version, time.Duration(x.Uptime*float64(time.Second)).Round(time.Second), x.Time.Format(time.TimeOnly))
 	if v.fault != nil {
-		put(bad, "%v", v.fault)
+		all.put(bad, "%v", v.fault)
 	}
 	for _, c := range x.Checks {
 		if !c.OK {
-			put(bad, "%v", c)
+			all.put(bad, "%v", c)
 		}
 	}
-	put(plain, "%d connections; apps sent %s and got %s; links carried %s and %s%s", x.Connections, admin.Size(x.Raw), admin.Size(x.Delivered),
+	all.put(plain, "%d connections; apps sent %s and got %s; links carried %s and %s%s", x.Connections, admin.Size(x.Raw), admin.Size(x.Delivered),
 		admin.Size(x.Network.Sent), admin.Size(x.Network.Received), times(x.Network.Ratio(x.Raw, x.Delivered)))
-	put(plain, "")
-	top := len(all)
+	all.put(plain, "")
+	return all
+}
+
+// body is the page, whole but for the tensors that are not shown.
+func (v view) body(x *Snapshot) []line {
 	switch v.page {
 	case past:
-		all = append(all, pastOf(x)...)
+		return pastOf(x)
 	case carriers:
-		all = append(all, peersAndCarriers(x)...)
+		return peersAndCarriers(x)
 	case jobs:
-		all = append(all, jobRows(x)...)
+		return jobRows(x)
 	case plans:
-		if len(x.Plans) == 0 {
-			put(plain, "no peer and no job has a budget")
-		} else {
-			all = append(all, budgetRows(x)...)
-		}
-		put(plain, "")
-		if x.Shadow == nil {
-			put(plain, "no codec is tried (shadow)")
-		} else {
-			all = append(all, shadowRows(x)...)
-		}
-	default:
-		if v.tensor != 0 {
-			all = append(all, chosen(x, v.tensor)...)
-			break
-		}
-		all = append(all, links(x)...)
-		put(plain, "")
-		tensors := sorted(x.Tensors, v.order)
-		first := min(v.offset, max(len(tensors)-1, 0))
-		put(plain, "tensors sent: %d, ordered by %s", x.Listed, orderNames[v.order])
-		table := rows(tensors[first:])
-		if len(tensors) > 0 {
-			table[1].style = heading // the one that Enter opens
-		}
-		all = append(all, table...)
+		return budgetsAndShadow(x)
 	}
-	if (v.page != overview || v.tensor != 0) && len(all) > top { // a heading stays
-		all = slices.Delete(all, top+1, min(top+1+v.offset, len(all)))
+	if v.tensor != 0 {
+		return chosen(x, v.tensor)
 	}
-	for i := range all[top:] {
-		l := &all[top+i]
-		l.text = string([]rune(l.text)[min(v.left, len([]rune(l.text))):])
+	return linksAndTensors(x, v)
+}
+
+func budgetsAndShadow(x *Snapshot) []line {
+	var all writer
+	if len(x.Plans) == 0 {
+		all.put(plain, "no peer and no job has a budget")
+	} else {
+		all = append(all, budgetRows(x)...)
 	}
+	all.put(plain, "")
+	if x.Shadow == nil {
+		all.put(plain, "no codec is tried (shadow)")
+	} else {
+		all = append(all, shadowRows(x)...)
+	}
+	return all
+}
+
+func linksAndTensors(x *Snapshot, v view) []line {
+	all := writer(links(x))
+	all.put(plain, "")
+	tensors := sorted(x.Tensors, v.order)
+	first := min(v.offset, max(len(tensors)-1, 0))
+	all.put(plain, "tensors sent: %d, ordered by %s", x.Listed, orderNames[v.order])
+	table := rows(tensors[first:])
+	if len(tensors) > 0 {
+		table[1].style = heading // the one that Enter opens
+	}
+	return append(all, table...)
+}
+
+// foot is the last line, which says what keys do.
+func (v view) foot() line {
 	foot := fmt.Sprintf("q quit  tab: %s (%d of %d)  ← → columns  ↑ ↓ scroll  s order  p pause", pageNames[v.page], v.page+1, int(pages))
 	switch {
 	case v.tensor != 0:
@@ -119,10 +151,7 @@ func text(x *Snapshot, v view, height int) []line {
 	if v.paused {
 		foot += "   (paused)"
 	}
-	if len(all) > height-1 {
-		all = all[:max(height-1, 0)]
-	}
-	return append(all, line{foot, heading})
+	return line{foot, heading}
 }
 
 // first returns the tensor at the top of the overview, which has one.
