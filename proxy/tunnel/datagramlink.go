@@ -18,8 +18,8 @@ const (
 	// datagramUnsent is how many bytes may wait in an Engine: the bytes behind them wait in the tunnel, where small
 	// messages overtake them.
 	datagramUnsent = 128 << 10
-	// datagramJoin is the maximum of bytes of records that the Engine is given as one message. They fit a packet, so that
-	// no record waits for another packet.
+	// datagramJoin is the maximum of bytes of records that the Engine is given as one message. They fit a packet, so
+	// that no record waits for another packet.
 	datagramJoin = 1200
 )
 
