@@ -44,7 +44,7 @@ func (l *loop) add(p *pair) {
 	defer l.mu.Unlock()
 	l.byFD[int32(p.fd[0])], l.byFD[int32(p.fd[1])] = p, p
 	for _, fd := range p.fd {
-		const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff
+		const events = unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff
 		if unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}) != nil {
 			l.doom(p)
 			return

@@ -33,7 +33,10 @@ type direction struct {
 
 // An ability is an operation that a connection can do, as far as is known: until a call has answered EAGAIN it is worth
 // a try.
-type ability struct{ read, write, hung bool }
+//
+// A read ends before a byte that was sent as urgent, though more may wait behind it, and splice answers there as at the
+// end.
+type ability struct{ read, write, hung, urgent bool }
 
 const (
 	quantum = 4 << 20 // bytes that a direction may move before it is another's turn
@@ -54,6 +57,7 @@ func (p *pair) happened(fd int, events uint32) {
 		c.write = true
 	}
 	c.hung = c.hung || events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
+	c.urgent = c.urgent || events&unix.EPOLLPRI != 0
 	if events&unix.EPOLLERR != 0 && p.dir[i].fin { // nobody will read from it and come across the error
 		if e, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && e != 0 {
 			p.reset = true
@@ -139,8 +143,9 @@ func (p *pair) fill(i int) (ok bool) {
 		}
 		d.bulk = d.thin < maxThin
 		return true
-	case e == 0:
-		d.fin = true
+	case e == 0: // the end, or an urgent byte: a read tells
+		d.bulk = false
+		return true
 	case e == unix.EAGAIN:
 		p.can[i].read = false
 	case e != unix.EINTR:
@@ -187,8 +192,8 @@ func (p *pair) copy(l *pool, i int) (moved int, ok bool) {
 		return 0, false
 	}
 	d.bulk, d.thin = n == len(l.buf), 0
-	if n < len(l.buf) && !p.can[i].hung {
-		p.can[i].read = false // it would say so; an end would be an event of its own
+	if c := &p.can[i]; n < len(l.buf) && !c.hung && !c.urgent {
+		c.read = false // it would say so; an end would be an event of its own
 	}
 	m := p.write(i, l.buf[:n])
 	if m < n && !p.reset {

@@ -7,9 +7,10 @@
 //
 // A relay promises:
 //
-//   - Every byte arrives once and in order. A relay reads no more bytes from one connection than the other takes:
-//     beside the kernel's buffers of the two at most a pipe's bytes wait (pipeSize, of the first few wideSize), or the
-//     ones that were read at once (bufSize).
+//   - Every byte arrives once and in order. On Linux this includes bytes that were sent as urgent (MSG_OOB), which
+//     arrive in line. A relay reads no more bytes from one connection than the other takes: beside the kernel's buffers
+//     of the two at most a pipe's bytes wait (pipeSize, of the first few wideSize), or the ones that were read at once
+//     (bufSize).
 //   - Where the kernel has no pipe to give, or only small ones, bytes are copied: nothing but speed is lost.
 //   - A FIN is passed on as a FIN, behind the last byte; the other direction goes on for as long as it likes.
 //   - A reset is passed on as a reset, behind the bytes that came before it, as far as the other connection takes them.

@@ -73,8 +73,10 @@ func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
 		unix.Close(p.fd[1])
 		return errClosed
 	}
-	for _, fd := range p.fd { // should this process be killed, the kernel sends an RST and not an end that looks orderly
+	for _, fd := range p.fd {
+		// Should this process be killed, the kernel sends an RST and not an end that looks orderly.
 		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) // the kernel would leave urgent bytes out
 	}
 	r.pairs[p] = l
 	a.Close() // the runtime no longer waits for it; p's descriptors keep it open
