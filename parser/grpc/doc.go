@@ -30,5 +30,5 @@
 // [tensor.Tensor]); a Service that cannot name them otherwise asks [Stream.Over].
 //
 // Compressed messages are opaque, and so are streams that are not gRPC, streams with a flag that gRPC does not have,
-// and calls beyond the limits of package http2.
+// calls whose path has more than 512 bytes, and calls beyond the limits of package http2.
 package grpc

@@ -87,12 +87,17 @@ var (
 	_ parser.Sized      = (*direction)(nil)
 )
 
+// maxPath bounds the path of a call that is read, in bytes: a request names a path in its table of header fields by one
+// byte, however long the path is, and each open call has a copy.
+const maxPath = 512
+
 // open begins a call.
 func (c *connection) open(request http2.Fields) (http2.Exchange, error) {
-	if !speaksGRPC(request) {
+	path := request.Get(":path")
+	if !speaksGRPC(request) || len(path) > maxPath {
 		return nil, nil
 	}
-	path := strings.Clone(request.Get(":path"))
+	path = strings.Clone(path)
 	if !c.recognized.Load() {
 		if !c.service.Speaks(path) {
 			return nil, fmt.Errorf("grpc: calls of another service: %w", parser.ErrForeign)
