@@ -1,6 +1,8 @@
 package tensorflow
 
 import (
+	"unsafe"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -188,6 +190,10 @@ func (r *argumentReader) end(whole bool) bool {
 	return r.payload
 }
 
+func (r *argumentReader) held() int {
+	return r.graphs.held() + int(unsafe.Sizeof(queued{}))*cap(r.queued)
+}
+
 // A graphReader reads a RegisterGraphRequest.
 type graphReader struct {
 	message *message
@@ -225,6 +231,8 @@ func (r *graphReader) end(whole bool) bool {
 	return false
 }
 
+func (r *graphReader) held() int { return r.graphs.held() }
+
 // A handleReader reads a RegisterGraphResponse, which names the graph.
 type handleReader struct {
 	message *message
@@ -249,3 +257,5 @@ func (r *handleReader) end(whole bool) bool {
 	}
 	return false
 }
+
+func (r *handleReader) held() int { return 0 }

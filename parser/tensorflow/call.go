@@ -57,12 +57,20 @@ func (c *call) get() request {
 	return c.request
 }
 
+// Held implements http2.Sized: it tells of the request that waits for its response.
+func (c *call) Held() int {
+	r := c.get()
+	return r.held()
+}
+
 // fields reads the fields of one kind of message.
 type fields interface {
 	protoscan.Reader
 	// end is called after the message's last byte, and reports whether the message had a payload. whole is false if the
 	// bytes were no such message.
 	end(whole bool) (payload bool)
+	// held returns about how many bytes the reader holds besides its own.
+	held() int
 }
 
 // A message reads one message.
@@ -99,4 +107,4 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 
 // Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left
 // out; the connection tells of keys.
-func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() }
+func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() + m.fields.held() }

@@ -1,6 +1,10 @@
 package tensorflow
 
-import "github.com/gradproxy/gradproxy/parser/internal/protoscan"
+import (
+	"unsafe"
+
+	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
+)
 
 // A graphPath says where a message holds a graph.
 type graphPath struct {
@@ -42,6 +46,14 @@ type named struct {
 
 // maxFunctions bounds the functions that one message registers, in number and, by maxEdges, in bytes.
 const maxFunctions = 1 << 10
+
+// held returns about how many bytes g holds; the graph under way is bounded for all connections together, and left out.
+func (g *graphs) held() int {
+	if g == nil {
+		return 0
+	}
+	return g.size + int(unsafe.Sizeof(named{}))*cap(g.done) + len(g.name) + len(g.attr)
+}
 
 func newGraphs(x *connection, p graphPath) *graphs { return &graphs{conn: x, path: p} }
 

@@ -55,6 +55,8 @@ func (r *instanceReader) Number(p protoscan.Path, v uint64) {
 
 func (r *instanceReader) Leave(protoscan.Path) {}
 
+func (r *instanceReader) held() int { return len(r.of.name) }
+
 func (r *instanceReader) end(whole bool) bool {
 	if whole {
 		x := r.message.call.conn

@@ -50,6 +50,9 @@ type request struct {
 	incarnation uint64 // of from
 }
 
+// held returns how many bytes the texts take.
+func (r *request) held() int { return len(r.key) + len(r.from) + len(r.to) }
+
 // A chunk is the key of a collective's buffer (buf_rendezvous_key): of a ring's reduce and gather group, instance,
 // frame, iteration, phase, section and source; of a broadcast group, instance, frame, iteration, subdivision, source
 // and destination. The key does not say which.

@@ -68,6 +68,8 @@ func (r *requestReader) end(whole bool) bool {
 	return false
 }
 
+func (r *requestReader) held() int { return r.of.held() }
+
 // A valueReader reads a RecvTensorResponse.
 type valueReader struct {
 	message *message
@@ -161,6 +163,7 @@ func (r *valueReader) Number(p protoscan.Path, v uint64) {
 
 func (r *valueReader) Leave(protoscan.Path) {}
 func (r *valueReader) end(bool) bool        { return r.payload }
+func (r *valueReader) held() int            { return 0 }
 
 // A bufferReader reads a RecvBufResponse, whose pieces are one tensor.
 type bufferReader struct {
@@ -247,3 +250,4 @@ func (r *bufferReader) Kept(protoscan.Path, []byte)   {}
 func (r *bufferReader) Number(protoscan.Path, uint64) {}
 func (r *bufferReader) Leave(protoscan.Path)          {}
 func (r *bufferReader) end(bool) bool                 { return r.begun }
+func (r *bufferReader) held() int                     { return 0 }
