@@ -24,17 +24,18 @@ type op struct {
 type opKind uint8
 
 const (
-	opaque     opKind = iota // nobody knows
-	send                     // to another device
-	receive                  // from another device
-	same                     // the elements of input 0, or of all inputs, in another form
-	sums                     // sums of rows of input 0
-	dimensions               // the shape of the input, which says nothing of its elements
-	scales                   // a multiple of an input
-	computes                 // another value
-	variable                 // a variable, or its value
-	gathers                  // rows of input 0, a variable
-	applies                  // an optimizer takes the gradient as input at
+	opaque          opKind = iota // nobody knows
+	send                          // to another device
+	receive                       // from another device
+	same                          // the elements of input 0, or of all inputs, in another form
+	sums                          // sums of rows of input 0
+	dimensions                    // the shape of the input, which says nothing of its elements
+	scales                        // a multiple of an input
+	computes                      // another value
+	variable                      // a variable, or its value
+	gathers                       // rows of input 0
+	gathersResource               // rows of a variable, whose handle is input 0
+	applies                       // an optimizer takes the gradient as input at
 	appliesRows
 	scatterSubtracts // from rows of a variable
 	adds             // to a variable
@@ -52,7 +53,7 @@ func listOps() map[string]op {
 		"Shape":              {dimensions, 0}, "ShapeN": {dimensions, 0}, "Size": {dimensions, 0}, "Rank": {dimensions, 0},
 		"Neg": {scales, -1}, "Mul": {scales, -1}, "RealDiv": {scales, 0},
 		"VariableV2": {variable, 0}, "Variable": {variable, 0}, "ReadVariableOp": {variable, 0},
-		"ResourceGather": {gathers, 0}, "GatherV2": {gathers, 0}, "Gather": {gathers, 0},
+		"ResourceGather": {gathersResource, 0}, "GatherV2": {gathers, 0}, "Gather": {gathers, 0},
 		"AccumulatorApplyGradient": {applies, 2}, "ResourceAccumulatorApplyGradient": {applies, 2}, "SparseAccumulatorApplyGradient": {appliesRows, 3},
 		"ScatterSub": {scatterSubtracts, 2}, "ResourceScatterSub": {scatterSubtracts, 2},
 		"ScatterAdd": {adds, 2}, "ResourceScatterAdd": {adds, 2},

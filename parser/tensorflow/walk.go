@@ -65,13 +65,13 @@ func (w *walk) source(x node) edgeRole {
 		case variable:
 			return role
 		case same:
-			if x.op.at == 0 { // another form
+			if x.op.at == 0 || len(x.inputs) > 1 { // another form, or one of several outputs
 				return unclear
 			}
 		case gathers:
-			if role = gathered; len(x.inputs) > 0 && nodes[x.inputs[0]].op.kind == opaque {
-				return role // the handle of a variable
-			}
+			role = gathered
+		case gathersResource:
+			return gathered
 		default:
 			return unclear
 		}
