@@ -283,3 +283,38 @@ func FuzzWebSocket(f *testing.F) {
 		parsertest.AnyCut(t, fresh, conn(1), append(slices.Clone(x[:2]), parsertest.Unfold(b)...))
 	})
 }
+
+// A cell that begins anew numbers its streams anew. A stream that has the number and the length of one that was not
+// whole is another stream, if it answers another request or has another topic: its arrays are not the announced ones.
+func TestStreamNumbersComeAgain(t *testing.T) {
+	gradients := func(j *job) (n int) {
+		for _, v := range parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client] {
+			if v.Role == tensor.Gradient {
+				n += len(v.Data)
+			}
+		}
+		return n
+	}
+	files, _ := model(true, 2)
+	others, _ := model(true, 3)
+	for name, stream := range map[string]func(j *job){
+		"another request": func(j *job) {
+			j.send(parser.Client, "return_only", "download_service__:download_service__download", "other", sim.Items(others, 0, false))
+		},
+		"another topic": func(j *job) {
+			j.send(parser.Client, "aux_communication", "ObjectStreamer.Request", "request-2", sim.Items(others, 0, false))
+		},
+	} {
+		j := newJob("site-1.job", 512)
+		j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
+		j.send(parser.Server, "download_service__", "download_service__download", "other", sim.Request("unknown", 0))
+		sent := j.download(parser.Client, "ref", files, false)
+		j.frames = j.frames[:sent[2]]
+		before := gradients(j)
+		j.last--
+		stream(j)
+		if after := gradients(j); before == 0 || after != before {
+			t.Errorf("%s: %d bytes of gradients, and %d with the other stream", name, before, after)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func (l *streams) of(d direction, h *header) *stream {
 	}
 	k := streamKey{h.origin, h.destination, h.stream}
 	x, ok := l.known.Use(k)
-	if ok && x.size == int(h.size) {
+	if ok && x.size == int(h.size) && x.what == what && x.request == h.request { // else the cell has begun anew
 		return x
 	}
 	x = &stream{subject: subject{d, what, h.request, int(h.size)}, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination), from: cellName(h.origin), to: cellName(h.destination)}
