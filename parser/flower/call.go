@@ -1,6 +1,9 @@
 package flower
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // A call is one call of a method.
 type call struct {
@@ -19,7 +22,7 @@ func (x *connection) open(path string) *call {
 	if m == nil {
 		return nil
 	}
-	return &call{conn: x, path: path, method: m}
+	return &call{conn: x, path: strings.Clone(path), method: m} // path may be part of a long text
 }
 
 // name notes the object that the request names.

@@ -21,8 +21,8 @@ type exchange struct {
 
 // A pending request waits for its response.
 type pending struct {
-	method string
-	call   *call // nil: nobody looks at the response
+	head bool  // of the method HEAD
+	call *call // nil: nobody looks at the response
 }
 
 // maxPending bounds the requests that wait for their responses.
@@ -131,7 +131,7 @@ func (s *httpStream) request(head []byte) error {
 		return fmt.Errorf("%w: %d requests are not answered", http1.ErrHead, maxPending)
 	}
 	s.recognized = true
-	p := pending{method: r.Method}
+	p := pending{head: r.Method == http.MethodHead}
 	if r.Method == http.MethodPost && r.Header.Get("Content-Encoding") == "" {
 		p.call = s.conn.open(r.Path)
 	}
@@ -148,7 +148,11 @@ func (s *httpStream) response(head []byte) error {
 		return fmt.Errorf("%w: a response without a request", http1.ErrHead)
 	}
 	p := s.pending[0]
-	r, err := http1.ParseResponse(head, p.method)
+	method := http.MethodGet // any other than HEAD
+	if p.head {
+		method = http.MethodHead
+	}
+	r, err := http1.ParseResponse(head, method)
 	switch {
 	case err != nil:
 		return err

@@ -271,3 +271,33 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("a connection holds %d bytes", n)
 	}
 }
+
+// Requests that wait for their responses keep nothing of their heads in memory, however long these are.
+func TestHeadsAreNotKept(t *testing.T) {
+	long := strings.Repeat("x", 60_000)
+	requests := []byte("POST /v1/fleet/push-object HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+	for range maxPending/2 - 1 {
+		requests = append(requests, "POST /v1/fleet/push-object?"+long+" HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"...)
+		requests = append(requests, long+" /v1/fleet/push-object HTTP/1.1\r\nHost: a\r\n\r\n"...)
+	}
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	client, server := fresh().New(conn(1))
+	before := heap()
+	for b := requests; len(b) > 0; {
+		seg, err := client.Next(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = b[seg.Len:]
+	}
+	if takes := heap() - before; takes > parser.Held(client)+50<<10 {
+		t.Errorf("%d bytes are told, and %d taken", parser.Held(client), takes)
+	}
+	runtime.KeepAlive(server)
+	runtime.KeepAlive(requests)
+}
