@@ -301,3 +301,49 @@ func TestHeadsAreNotKept(t *testing.T) {
 	runtime.KeepAlive(server)
 	runtime.KeepAlive(requests)
 }
+
+// A response without a body, and one that precedes the final response, leave the next ones where they are. Coded bodies
+// are opaque, and bytes of another protocol follow neither CONNECT nor 101.
+func TestOtherMessages(t *testing.T) {
+	good := sim.ArrayObject(npyOf("<f4", 4, 100, 1), 1<<20).Children[0]
+	begin := httpCall("get-run", nil, nil)
+	request := func(s string) parsertest.Piece { return parsertest.Piece{From: parser.Client, Bytes: []byte(s)} }
+	response := func(s string) parsertest.Piece { return parsertest.Piece{From: parser.Server, Bytes: []byte(s)} }
+	const post = "POST /v1/fleet/get-run HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+	for name, x := range map[string]parsertest.Exchange{
+		"HEAD": {request("HEAD /v1/fleet/x HTTP/1.1\r\nHost: a\r\n\r\n"), response("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")},
+		"100":  {request(post), response("HTTP/1.1 100 Continue\r\n\r\n"), response("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")},
+	} {
+		if n := len(parsertest.Find(t, fresh(), conn(1), slices.Concat(begin, x, pull(good)))[parser.Server]); n != 1 {
+			t.Errorf("%s: %d tensors, want 1", name, n)
+		}
+	}
+	for name, x := range map[string]parsertest.Exchange{
+		"101":                  {request(post), response("HTTP/1.1 101 Switching Protocols\r\n\r\n")},
+		"CONNECT":              {request("CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n")},
+		"an answer to nothing": {response("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")},
+	} {
+		client, server := fresh().New(conn(1))
+		var err error
+		for _, p := range slices.Concat(begin, x) {
+			for b := p.Bytes; len(b) > 0 && err == nil; {
+				var seg parser.Segment
+				seg, err = []parser.Parser{client, server}[p.From].Next(b)
+				b = b[seg.Len:]
+			}
+		}
+		if err == nil || errors.Is(err, parser.ErrForeign) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for from, x := range []parsertest.Exchange{pushOf(5, good), pull(good)} {
+		for i, p := range x {
+			if p.From == parser.Side(from) {
+				x[i].Bytes = bytes.Replace(p.Bytes, []byte("\r\n"), []byte("\r\nContent-Encoding: x\r\n"), 1)
+			}
+		}
+		if n := len(parsertest.Find(t, fresh(), conn(1), x)[from]); n != 0 {
+			t.Errorf("%d tensors of the %v in coded bodies", n, parser.Side(from))
+		}
+	}
+}
