@@ -51,6 +51,9 @@ func (p *Peer) check(t *testing.T, room int64) {
 		if w.used != used || used > room {
 			t.Errorf("the writer counts %d bytes and holds %d, where %d have room", w.used, used, room)
 		}
+		if w.count != len(alive) {
+			t.Errorf("the writer counts %d values and has %d", w.count, len(alive))
+		}
 	}
 	if len(p.notes) > maxNotes+1 {
 		t.Errorf("%d connections wait to be told of", len(p.notes))

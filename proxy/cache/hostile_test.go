@@ -167,6 +167,41 @@ func TestUndeliveredRefsAreBounded(t *testing.T) {
 	}
 }
 
+// A job whose apps do not read has no more values put than the peer takes, however short they are: blocks travel by
+// themselves then, until values are delivered. Else the peer would reset the stream, and with it other jobs'
+// connections.
+func TestShortValuesAreBounded(t *testing.T) {
+	a, b := newSides(t, 1<<20)
+	w := make([]byte, 400)
+	put := func(i byte) (frame.ValueRef, bool) {
+		w[0] = i
+		return a.put(1, w)
+	}
+	first, _ := put(1)
+	second, ok := put(2)
+	if !ok {
+		t.Fatal("there is no room")
+	}
+	a.peer.mu.Lock()
+	a.peer.writer.count += maxEntries - 2
+	a.peer.mu.Unlock()
+	if _, ok := put(3); ok {
+		t.Error("one value more is put than the peer takes")
+	}
+	if _, ok := put(2); !ok {
+		t.Error("a value that the peer holds takes the room of another")
+	}
+	for _, r := range []frame.ValueRef{first, second} {
+		if _, err := b.take(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, func() bool { return a.peer.Stats().Pending == 1 })
+	if _, ok := put(3); !ok {
+		t.Error("the place of a value that was delivered is not free")
+	}
+}
+
 // Values wait for their peer's allowance, by the bytes that they take and the bytes that they decode to, and each frame
 // for the peer's turn.
 func TestValuesArePaced(t *testing.T) {

@@ -75,7 +75,8 @@ type storeEntry struct {
 	forgotten bool
 }
 
-// maxEntries bounds the values that a peer may have put here, which may be short.
+// maxEntries bounds the values that a peer may have put here, which may be short. All versions must have the same: a
+// writer puts no more.
 const maxEntries = 1 << 18
 
 // An owner is the peer that has a store, for frames and values that concern the writer beside it.

@@ -28,6 +28,7 @@ type writer struct {
 
 	room     int64 // bytes that the peer grants; 0: it has not said so yet
 	used     int64
+	count    int    // values that the peer holds, or soon will: at most maxEntries
 	last     uint64 // number of the last value
 	slots    lru.Cache[blockKey, *writerSlot]
 	numbers  map[uint32]*writerSlot // all slots, evicted ones too until the peer has let them go
@@ -91,6 +92,7 @@ func (w *writer) entry(t frame.Tag, v *Put) (e *entry, fresh bool) {
 		w.slots.Put(k, slot)
 	}
 	slot.version++
+	w.count++
 	w.last++
 	e = &entry{id: w.last, slot: slot, raw: bytes.Clone(v.Data), room: room, reserved: reserved, epoch: w.epoch, mayLose: v.mayLose()}
 	if !e.mayLose && len(v.marks) > 0 {
@@ -115,10 +117,12 @@ func (w *writer) number() uint32 {
 	return uint32(len(w.numbers)) // all below are taken
 }
 
-// makeRoom evicts the slots that were used least recently, but not spared, until there is room for need bytes.
+// makeRoom evicts the slots that were used least recently, but not spared, until there is room for one more value, and
+// for need bytes.
 func (w *writer) makeRoom(need int64, spared *writerSlot) bool {
-	fits := func() bool { return w.used+need <= w.room && len(w.numbers) < maxSlots }
-	if w.expire(func() bool { return w.used+need <= w.room }); fits() {
+	holds := func() bool { return w.used+need <= w.room && w.count < maxEntries }
+	fits := func() bool { return holds() && len(w.numbers) < maxSlots }
+	if w.expire(holds); fits() {
 		return true
 	}
 	for k, slot := range w.slots.FromOldest() {
@@ -157,6 +161,7 @@ func (w *writer) drop(e *entry) {
 	}
 	w.forget = append(w.forget, e.id)
 	w.used -= int64(e.slot.size())
+	w.count--
 	w.wake()
 }
 
