@@ -1,13 +1,16 @@
 package gloo
 
-// tileSteps bounds the search of tile.
-const tileSteps = 1 << 14
+// Bounds of tile.
+const (
+	tileSteps  = 1 << 14 // all-reduces that the search looks at
+	tileChecks = 1 << 20 // ranks whose messages are compared with an all-reduce's, to find its sizes
+)
 
 // tile marks the all-reduces of a step that are the buckets of a model which has announced none. Such a model (one that
 // looks for unused parameters) cuts its parameters in their order and sends the last cut first. The step may begin with
 // any of reduces. Nothing is marked unless exactly one choice of all-reduces tiles the parameters.
 func tile(reduces []expectedReduce, counts []uint64, ranks int) {
-	t := tiling{reduces: reduces, ends: map[uint64]int{}, steps: tileSteps}
+	t := tiling{reduces: reduces, ends: map[uint64]int{}, steps: tileSteps, checks: tileChecks}
 	sum := uint64(0)
 	for i, n := range counts {
 		t.ends[sum] = i
@@ -18,14 +21,14 @@ func tile(reduces []expectedReduce, counts []uint64, ranks int) {
 	for _, width := range widths {
 		t.sizes = make([][]int, len(reduces))
 		for q := range reduces {
-			t.sizes[q] = reduces[q].sizes(ranks, width)
+			t.sizes[q] = reduces[q].sizes(ranks, width, &t.checks)
 		}
 		for start := range reduces {
 			t.width, t.start = width, start
 			t.search(0, len(counts), nil)
 		}
 	}
-	if t.several || t.steps <= 0 {
+	if t.several || t.steps <= 0 || t.checks <= 0 {
 		return
 	}
 	for _, q := range t.found {
@@ -44,6 +47,7 @@ type tiling struct {
 	found   []int
 	several bool
 	steps   int
+	checks  int
 }
 
 // search looks from the at-th all-reduce of the step on for buckets of the first left parameters.
@@ -69,8 +73,9 @@ func (t *tiling) search(at, left int, chosen []int) {
 }
 
 // sizes returns the possible sizes, in bytes, of the tensor of an all-reduce among ranks if its elements have that
-// width. The lengths of small tensors fit several sizes.
-func (it *expectedReduce) sizes(ranks, width int) []int {
+// width. The lengths of small tensors fit several sizes. sizes makes at most *checks comparisons, and subtracts their
+// number from *checks.
+func (it *expectedReduce) sizes(ranks, width int, checks *int) []int {
 	if it.fits {
 		if it.plan.size%width == 0 {
 			return []int{it.plan.size}
@@ -78,15 +83,16 @@ func (it *expectedReduce) sizes(ranks, width int) []int {
 		return nil
 	}
 	l := &it.lengths
-	if l.at(0) >= crumb || l.many || l.count > 2*2*maxRanks {
+	if l.at(0) >= crumb || l.many || l.count == 0 || l.count > 2*2*maxRanks {
 		return nil
 	}
 	var found []int
 	about := l.total * ranks / (2 * (ranks - 1)) // a rank sends all segments twice, except the segments of two ranks
 	slack := 4 * (l.total/l.count + 8)
-	for size := max(width, (about-slack)/width*width); size <= about+slack; size += width {
+	for size := max(width, (about-slack)/width*width); size <= about+slack && *checks > 0; size += width {
 		p := planOf(size, width, ranks)
 		for rank := range ranks {
+			*checks--
 			if p.sends(rank, l) {
 				found = append(found, size)
 				break
