@@ -167,6 +167,42 @@ func TestConformance(t *testing.T) {
 		parsertest.Exchange{{From: parser.Client, Bytes: []byte("PRI * HTTP/2.0\r\n\r\nSm")}, {From: parser.Server, Bytes: []byte("HTTP/1.1 200 OK\r\n")}})
 }
 
+// rawFrame writes a server's frame of n bytes.
+func rawFrame(typ xhttp2.FrameType, flags xhttp2.Flags, id uint32, n int) func(*grpctest.Wire) {
+	return func(w *grpctest.Wire) {
+		w.Frame(parser.Server, func(f *xhttp2.Framer) error { return f.WriteRawFrame(typ, flags, id, make([]byte, n)) })
+	}
+}
+
+// Each side's first frame is SETTINGS, and no confirmation of the other's. A stream that begins otherwise is foreign.
+func TestFirstFrames(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"a ping":         {0, 0, 8, 6, 0, 0, 0, 0, 0},
+		"a confirmation": {0, 0, 0, 4, 1, 0, 0, 0, 0},
+	} {
+		client, server := new(server).New(parser.Conn{})
+		seg, err := client.Next([]byte(xhttp2.ClientPreface))
+		if err != nil || seg.Len != len(xhttp2.ClientPreface) {
+			t.Fatal(seg, err)
+		}
+		for _, d := range []parser.Parser{client, server} {
+			if _, err := d.Next(frame); !errors.Is(err, parser.ErrForeign) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// Only a client opens streams, each with an odd number.
+func TestEvenStreams(t *testing.T) {
+	w := grpctest.New(t)
+	w.Headers(parser.Client, 2, false, ":path", "/even")
+	w.Headers(parser.Client, 3, false, ":path", "/odd")
+	if s, _ := play(t, w.Exchange(), nil); len(s.readers) != 1 || s.readers[0].pathed != "/odd" {
+		t.Errorf("%d streams are read", len(s.readers))
+	}
+}
+
 // A broken protocol, and a header block that is too large, end the direction, and leave the other one.
 func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -216,6 +252,32 @@ func TestErrors(t *testing.T) {
 				w.Frame(parser.Client, func(f *xhttp2.Framer) error { return f.WriteContinuation(3, false, make([]byte, 16<<10)) })
 			}
 		}, parser.Client},
+		"a continuation of another stream's block": {func(w *grpctest.Wire) {
+			k := w.Block(parser.Client, ":path", "/b")
+			w.Frame(parser.Client, func(f *xhttp2.Framer) error {
+				return f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 3, BlockFragment: k[:1]})
+			})
+			w.Frame(parser.Client, func(f *xhttp2.Framer) error { return f.WriteContinuation(5, true, k[1:]) })
+		}, parser.Client},
+		"a client's promise": {func(w *grpctest.Wire) {
+			w.Frame(parser.Client, func(f *xhttp2.Framer) error {
+				return f.WritePushPromise(xhttp2.PushPromiseParam{StreamID: 1, PromiseID: 2, BlockFragment: w.Block(parser.Client, ":path", "/b"), EndHeaders: true})
+			})
+		}, parser.Client},
+		"headers on stream 0":         {rawFrame(xhttp2.FrameHeaders, xhttp2.FlagHeadersEndHeaders, 0, 0), parser.Server},
+		"headers without their lead":  {rawFrame(xhttp2.FrameHeaders, xhttp2.FlagHeadersPadded|xhttp2.FlagHeadersPriority, 1, 5), parser.Server},
+		"a promise without a stream":  {rawFrame(xhttp2.FramePushPromise, 0, 1, 3), parser.Server},
+		"a priority of 4 bytes":       {rawFrame(xhttp2.FramePriority, 0, 1, 4), parser.Server},
+		"a priority on stream 0":      {rawFrame(xhttp2.FramePriority, 0, 0, 5), parser.Server},
+		"a reset of 3 bytes":          {rawFrame(xhttp2.FrameRSTStream, 0, 1, 3), parser.Server},
+		"a reset on stream 0":         {rawFrame(xhttp2.FrameRSTStream, 0, 0, 4), parser.Server},
+		"settings of 7 bytes":         {rawFrame(xhttp2.FrameSettings, 0, 0, 7), parser.Server},
+		"settings of a stream":        {rawFrame(xhttp2.FrameSettings, 0, 1, 6), parser.Server},
+		"settings that are confirmed": {rawFrame(xhttp2.FrameSettings, xhttp2.FlagSettingsAck, 0, 6), parser.Server},
+		"a ping on a stream":          {rawFrame(xhttp2.FramePing, 0, 1, 8), parser.Server},
+		"a farewell of 7 bytes":       {rawFrame(xhttp2.FrameGoAway, 0, 0, 7), parser.Server},
+		"a farewell on a stream":      {rawFrame(xhttp2.FrameGoAway, 0, 1, 8), parser.Server},
+		"a window of 5 bytes":         {rawFrame(xhttp2.FrameWindowUpdate, 0, 1, 5), parser.Server},
 	} {
 		w := grpctest.New(t)
 		w.Call("/a")
