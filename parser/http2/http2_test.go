@@ -193,6 +193,18 @@ func TestFirstFrames(t *testing.T) {
 	}
 }
 
+// Content that comes after a side's end of a stream is nobody's.
+func TestContentAfterTheEnd(t *testing.T) {
+	w := grpctest.New(t)
+	id := w.Call("/a")
+	w.Data(parser.Client, id, []byte("all"), true)
+	w.Data(parser.Client, id, []byte(" and more"), false)
+	w.Respond(id)
+	if s, _ := play(t, w.Exchange(), nil); string(s.readers[0].data[parser.Client]) != "all" {
+		t.Errorf("the stream has %q", s.readers[0].data[parser.Client])
+	}
+}
+
 // Only a client opens streams, each with an odd number.
 func TestEvenStreams(t *testing.T) {
 	w := grpctest.New(t)
@@ -341,8 +353,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	if got := string(s.readers[0].data[0]); got != "first" {
 		t.Errorf("the first stream has %q", got)
 	}
-	if got := string(s.readers[4999].data[0]); got != "" {
-		t.Errorf("the last stream has %q", got)
+	if got := string(s.readers[4999].data[0]); got != "" || s.readers[4999].closed != 1 {
+		t.Errorf("the last stream has %q, and was closed %d times", got, s.readers[4999].closed)
 	}
 }
 
