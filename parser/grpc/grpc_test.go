@@ -61,8 +61,8 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 	if at := len(m.text); at%2 == 1 {
 		t = tensor.Tensor{Key: uint64(m.call.number), Size: 1}
 	}
-	if len(b) > sure {
-		panic("more bytes than are sure")
+	if len(b) > sure || sure > m.head.Len-len(m.text) {
+		panic("more bytes than are sure, or more are sure than the message has")
 	}
 	m.text = append(m.text, b[0])
 	return parser.Segment{Len: 1, Tensor: t}
@@ -162,6 +162,26 @@ func TestForeign(t *testing.T) {
 	next(parsertest.Piece{From: parser.Client, Bytes: []byte{0}})
 	if !errors.Is(err, parser.ErrForeign) {
 		t.Errorf("another framework's call: %v", err)
+	}
+}
+
+// Content that is no longer understood stays opaque, whatever header fields follow.
+func TestBrokenContent(t *testing.T) {
+	w := grpctest.New(t)
+	id := w.Call("/echo.Echo/Chat")
+	w.Respond(id)
+	w.Message(parser.Server, id, []byte("one"), 100)
+	for _, from := range []parser.Side{parser.Client, parser.Server} {
+		w.Data(from, id, []byte{2, 0, 0, 0, 1, 'x'}, false)
+		w.Headers(from, id, false, "content-type", "application/grpc")
+		w.Data(from, id, grpctest.Prefixed([]byte("two")), false)
+	}
+	e := new(echo)
+	if _, err := parsertest.Play(e, parser.Conn{}, w.Exchange(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(e.notes, "; "); got != "1 server 0 one" {
+		t.Errorf("messages %s", got)
 	}
 }
 
