@@ -129,6 +129,53 @@ func TestGapsAreBounded(t *testing.T) {
 	}
 }
 
+// The same holds where each frame leaves a gap behind the one before.
+func TestGapsInOrderAreBounded(t *testing.T) {
+	const size = 1 << 30
+	head := beginning(size)
+	total := len(head) + size
+	p := open(t)
+	if _, err := feed(p, dataFrame(7, 0, total, head)); err != nil {
+		t.Fatal(err)
+	}
+	before := parser.Held(p)
+	for i := range 20 * maxGaps {
+		if _, err := feed(p, dataFrame(7, 4096+i*128, total, make([]byte, 64))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := parser.Held(p) - before; n > 2*16*maxGaps {
+		t.Errorf("%d bytes more are held for %d gaps", n, 20*maxGaps)
+	}
+}
+
+// A frame that has come before the bytes which tell its content comes again after these, and the receiver drops it: so
+// it must not count for error feedback.
+func TestSkippedFramesAgain(t *testing.T) {
+	files, _ := model(true, 2)
+	for name, c := range map[string]struct {
+		order     []int
+		gradients bool
+	}{
+		"in order":          {[]int{0, 1, 2, 3}, true},
+		"again":             {[]int{0, 2, 1, 2, 3}, false},
+		"the next one late": {[]int{0, 2, 3, 1, 3}, false},
+	} {
+		j := newJob("site-1.job", 80)
+		j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
+		sent := j.download(parser.Client, "ref", files, false)
+		frames := j.frames[sent[0]:]
+		j.frames = j.frames[:sent[0]:sent[0]]
+		for _, i := range c.order {
+			j.frames = append(j.frames, frames[i])
+		}
+		found := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
+		if got := slices.ContainsFunc(found, func(f parsertest.Found) bool { return f.Role == tensor.Gradient }); got != c.gradients || c.gradients && len(found) == 0 {
+			t.Errorf("%s: %d tensors, gradients: %v", name, len(found), got)
+		}
+	}
+}
+
 // An array of 2 GiB is found in the frames that it takes, over TCP and over a WebSocket, and costs no memory.
 func TestLongArray(t *testing.T) {
 	const size, chunk = 1 << 31, 1 << 22
