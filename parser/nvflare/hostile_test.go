@@ -154,23 +154,25 @@ func TestGapsInOrderAreBounded(t *testing.T) {
 func TestSkippedFramesAgain(t *testing.T) {
 	files, _ := model(true, 2)
 	for name, c := range map[string]struct {
-		order     []int
-		gradients bool
+		order            []int
+		apart, gradients bool
 	}{
-		"in order":          {[]int{0, 1, 2, 3}, true},
-		"again":             {[]int{0, 2, 1, 2, 3}, false},
-		"the next one late": {[]int{0, 2, 3, 1, 3}, false},
+		"in order":                {[]int{0, 1, 2, 3}, false, true},
+		"again":                   {[]int{0, 2, 1, 2, 3}, false, false},
+		"the next one late":       {[]int{0, 2, 3, 1, 2}, false, false},
+		"sections in order":       {[]int{0, 1, 2, 3, 4}, true, true},
+		"a section's frame again": {[]int{0, 1, 3, 2, 3, 4}, true, false},
 	} {
 		j := newJob("site-1.job", 80)
 		j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
-		sent := j.download(parser.Client, "ref", files, false)
+		sent := j.download(parser.Client, "ref", files, c.apart)
 		frames := j.frames[sent[0]:]
 		j.frames = j.frames[:sent[0]:sent[0]]
 		for _, i := range c.order {
 			j.frames = append(j.frames, frames[i])
 		}
 		found := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
-		if got := slices.ContainsFunc(found, func(f parsertest.Found) bool { return f.Role == tensor.Gradient }); got != c.gradients || c.gradients && len(found) == 0 {
+		if got := slices.ContainsFunc(found, func(f parsertest.Found) bool { return f.Role == tensor.Gradient }); got != c.gradients || len(found) < 2 {
 			t.Errorf("%s: %d tensors, gradients: %v", name, len(found), got)
 		}
 	}
@@ -363,5 +365,60 @@ func TestStreamNumbersComeAgain(t *testing.T) {
 		if after := gradients(j); before == 0 || after != before {
 			t.Errorf("%s: %d bytes of gradients, and %d with the other stream", name, before, after)
 		}
+	}
+}
+
+// A request that names no array list, or several, tells nothing of its answer; nor does a request without a name of its
+// own, which any other answer without one would seem to answer.
+func TestUnclearRequests(t *testing.T) {
+	files, _ := model(true, 2)
+	for name, c := range map[string]struct {
+		request   string
+		content   sim.Map
+		gradients bool
+	}{
+		"one list":  {"r", sim.Map{"ref_id", "ref"}, true},
+		"two lists": {"r", sim.Map{"ref_id", "ref", "ref_id", "other"}, false},
+		"no list":   {"r", sim.Map{"state", "ref"}, false},
+		"no name":   {"", sim.Map{"ref_id", "ref"}, false},
+	} {
+		j := newJob("site-1.job", 1<<20)
+		j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
+		j.send(parser.Server, "download_service__", "download_service__download", c.request, sim.Section(sim.MarkerValue, 0, sim.Pack(c.content)))
+		j.send(parser.Client, "return_only", "download_service__:download_service__download", c.request, sim.Items(files, 0, false))
+		found := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
+		if got := slices.Contains(roles(found), tensor.Gradient); got != c.gradients || len(found) != len(files) {
+			t.Errorf("%s: roles %v", name, roles(found))
+		}
+	}
+}
+
+// Of an array with several names it counts whether any of them is a statistic's, or stands elsewhere in the message.
+// Items with long names, and more than may be, are not remembered.
+func TestItemsWithSeveralNames(t *testing.T) {
+	var c content
+	for _, name := range []string{"", "fc1.weight", "bn1.running_var", "fc2.weight"} {
+		c.refer([]byte("T0"), []byte(name))
+	}
+	if n := c.items[item{name: "T0"}]; !n.elsewhere || !n.statistic {
+		t.Errorf("the array is %+v", n)
+	}
+	c.refer(bytes.Repeat([]byte("x"), maxItemName+1), []byte("long"))
+	for i := range maxNames + 9 {
+		c.refer(fmt.Append(nil, "T", i), []byte("a"))
+	}
+	if n := len(c.items); n != maxNames {
+		t.Errorf("%d items are remembered, want %d", n, maxNames)
+	}
+	if _, ok := c.items[item{name: "T4094"}]; !ok {
+		t.Error("an item with a long name is remembered")
+	}
+}
+
+// A response without a request begins no WebSocket of NVFlare's.
+func TestResponseWithoutRequest(t *testing.T) {
+	_, server := fresh().New(conn(1))
+	if _, err := server.Next([]byte("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n")); !errors.Is(err, parser.ErrForeign) {
+		t.Error(err)
 	}
 }
