@@ -410,7 +410,7 @@ func TestItemsWithSeveralNames(t *testing.T) {
 	if n := len(c.items); n != maxNames {
 		t.Errorf("%d items are remembered, want %d", n, maxNames)
 	}
-	if _, ok := c.items[item{name: "T4094"}]; !ok {
+	if _, ok := c.items[item{name: fmt.Sprint("T", maxNames-1)}]; !ok {
 		t.Error("an item with a long name is remembered")
 	}
 }
