@@ -31,7 +31,7 @@ func TestTileIsBounded(t *testing.T) {
 		if reduces[0].tiled != c.tiled {
 			t.Errorf("%s: it is a bucket: %v", name, reduces[0].tiled)
 		}
-	}	// The sizes of the second are not all tried: it might be the bucket, so none is.
+	} // The sizes of the second are not all tried: it might be the bucket, so none is.
 	reduces := []expectedReduce{{lengths: good}, {lengths: lengthsOf(8, 216_000)}}
 	if tile(reduces, []uint64{60, 40}, 2); reduces[0].tiled {
 		t.Error("a bucket is found though not all sizes were tried")
