@@ -19,6 +19,7 @@ type data struct {
 	Learning servers // accuracy and bytes with several seeds
 	TF       servers // the same of TensorFlow
 	Flower   servers // the same of Flower, in rounds
+	NVFlare  servers // the same of NVFlare, whose clients send differences
 	Rates    []timed
 	Accuracy accuracy // a small model with several seeds
 	Ring     accuracy // the model of WAN with one seed
@@ -164,7 +165,7 @@ type other struct {
 
 // read reads the files of docs/data.
 func read(dir string) (d data, err error) {
-	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "tensorflow.json": &d.TF, "flower.json": &d.Flower, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "other.json": &d.Other, "tunnel.json": &d.Tunnel} {
+	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "tensorflow.json": &d.TF, "flower.json": &d.Flower, "nvflare-accuracy.json": &d.NVFlare, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "other.json": &d.Other, "tunnel.json": &d.Tunnel} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = json.Unmarshal(b, into)

@@ -17,6 +17,7 @@ var tables = map[string]func(data) string{
 	"learning":   func(d data) string { return serversTable(d.Learning, false) },
 	"tensorflow": func(d data) string { return serversTable(d.TF, false) },
 	"flower":     func(d data) string { return serversTable(d.Flower, false) },
+	"nvflare":    func(d data) string { return serversTable(d.NVFlare, false) },
 	"rates":      func(d data) string { return ratesTable(d.Rates) },
 	"codecs":     func(d data) string { return codecsTable(d, shownCodecs) },
 	"allcodecs":  func(d data) string { return codecsTable(d, nil) },
