@@ -29,8 +29,8 @@ type guideBlock struct{ how, site, text string }
 
 var guideComment = regexp.MustCompile(`^<!-- (run|start): (paris|tokyo|both) -->$`)
 
-// guideBlocks reads the commands of a page of docs. Commands without a comment would be run by no test, so there must be
-// none.
+// guideBlocks reads the commands of a page of docs. Commands without a comment would be run by no test, so there must
+// be none.
 func guideBlocks(t *testing.T, name string) (blocks []guideBlock) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/" + name + ".md")

@@ -51,7 +51,7 @@ func TestShadowPredictsMXNet(t *testing.T) {
 // A job of PyTorch's DistributedDataParallel, whose gradients its own process proves, predicts in shadow mode the bytes
 // of its gradients with each codec within 5 %, though the tensors take turns, also on a busy machine. A codec whose
 // residual takes hundreds of values to settle is predicted within 20 %, unless the trial says that the residual still
-// grows or that the guard acts.
+// grows or that the guard acts. Of the other codecs most of the sample is settled.
 func TestShadowPredictsDDP(t *testing.T) {
 	require.Long(t)
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
@@ -78,11 +78,11 @@ func TestShadowPredictsDDP(t *testing.T) {
 		predicted := of(tried, "gradproxy_shadow_predicted_bytes", fmt.Sprintf("codec=%q", codec)) / of(tried, "gradproxy_raw_bytes_total")
 		d := predicted/real - 1
 		t.Logf("%s: %.5f of the bytes predicted, %.5f sent: %+.1f %%; %.0f %% of the sample are early, and the guard acted on %d blocks", codec, predicted, real, 100*d, 100*early, guarded)
-		said, limit := early > 0.1 || guarded > 0, 0.05
+		ok := math.Abs(d) < 0.05 && early < 0.5 && guarded == 0
 		if codec == "3lc(s=1.75)" {
-			limit = 0.2
+			ok = math.Abs(d) < 0.2 || early > 0.1 || guarded > 0
 		}
-		if math.Abs(d) > limit && !said || said && limit == 0.05 {
+		if !ok {
 			t.Errorf("%s: the prediction is %+.1f %% off, %.0f %% of the sample are early, and the guard acted on %d blocks", codec, 100*d, 100*early, guarded)
 		}
 	}

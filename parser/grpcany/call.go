@@ -12,6 +12,11 @@ import (
 // maxCalls bounds the calls of a connection that are read at a time.
 const maxCalls = 32
 
+// getValue is the method by which a process of a JAX job reads a value of the job's coordination service
+// (https://github.com/openxla/xla, coordination_service.proto). Its response has an entry in field 1, with the key in
+// field 1 and the value in field 2.
+const getValue = "/xla.coordination.CoordinationService/GetKeyValue"
+
 // A service reads the calls of a connection.
 type service struct {
 	facts  *facts

@@ -8,11 +8,6 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
 )
 
-// getValue is the method by which a process of a JAX job reads a value of the job's coordination service
-// (https://github.com/openxla/xla, coordination_service.proto). Its response has an entry in field 1, with the key in
-// field 1 and the value in field 2.
-const getValue = "/xla.coordination.CoordinationService/GetKeyValue"
-
 // maxValue is the length of the longest response that is read, in bytes.
 const maxValue = mesh.MaxKey + mesh.MaxRecord + 64
 

@@ -2,7 +2,6 @@ package tensorflow
 
 import (
 	"sync"
-	"unsafe"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
@@ -104,7 +103,3 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 	}
 	return seg
 }
-
-// Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left
-// out; the connection tells of keys.
-func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() + m.fields.held() }

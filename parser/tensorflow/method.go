@@ -1,6 +1,8 @@
 package tensorflow
 
 import (
+	"unsafe"
+
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
 	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
@@ -50,6 +52,10 @@ func (m *message) End() bool {
 	m.call.conn.under[m.head.From].release(m)
 	return payload
 }
+
+// Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left
+// out; the connection tells of keys.
+func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() + m.fields.held() }
 
 // Held implements [grpc.Sized].
 func (x *connection) Held(from parser.Side) int { return x.under[from].held() }

@@ -1,15 +1,12 @@
 package send
 
 import (
-	"sync"
-
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/policy"
-	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -87,30 +84,27 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 			p.choice = policy.Choice{Codec: env.Lossless, Why: why}
 		}
 	case codecs.Lossy(p.choice.Codec):
-		if p.dense = c.dense(p.t); p.dense == nil {
+		if p.dense = c.past.ofDense(p.t); p.dense == nil {
 			p.choice = policy.Choice{Codec: env.Lossless, Why: tensor.NoMemory}
 		} else {
 			p.flush = p.dense.Begin(p.choice.Flush)
 		}
 	case p.choice.Watch: // the first value that may lose something then has one to be compared with
-		p.watch = c.dense(p.t)
+		p.watch = c.past.ofDense(p.t)
 	case p.choice.NoGain:
 		p.choice = policy.Choice{Why: tensor.NoGain}
+	}
+	if p.dense != nil || p.watch != nil {
+		c.letGo()
 	}
 	return chosen
 }
 
-// dense returns the past of a tensor, or nil if there is no room for it. Memories that were forgotten to make room are
-// let go, and so are the slots that use them.
-func (c *chooser) dense(t tensor.Tensor) *residual.Dense {
-	d := c.past.ofDense(t)
+// letGo lets go of memories that were forgotten to make room, and of the slots that use them.
+func (c *chooser) letGo() {
 	if c.past.prune() {
-		c.encode.slots.drop(func(lock sync.Locker) bool {
-			d, ok := lock.(*residual.Dense)
-			return ok && !c.conn.Env.Residuals.Remembers(d)
-		})
+		c.encode.slots.drop(c.past.forgotten)
 	}
-	return d
 }
 
 // keepSum makes a value that a CRC-32 covers lossless if the CRC-32 would not stay right. Only blocks of dense

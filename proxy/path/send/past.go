@@ -2,6 +2,7 @@ package send
 
 import (
 	"maps"
+	"sync"
 
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -49,6 +50,12 @@ func (p *past) prune() bool {
 	p.pruned = n
 	maps.DeleteFunc(p.dense, func(_ uint64, d *residual.Dense) bool { return !store.Remembers(d) })
 	return true
+}
+
+// forgotten reports whether lock is a memory that the Store has forgotten.
+func (p *past) forgotten(lock sync.Locker) bool {
+	d, ok := lock.(*residual.Dense)
+	return ok && !p.conn.Env.Residuals.Remembers(d)
 }
 
 // ofRows returns the past of a sparse tensor, whose rows have width elements, or nil if there is no room for it.
