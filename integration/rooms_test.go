@@ -31,7 +31,7 @@ func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	for _, system := range []string{"linux", "darwin"} {
 		t.Run(system, func(t *testing.T) {
 			t.Parallel()
-			s := newSource(t, system)
+			s := newRooms(t, system)
 			for _, room := range rooms {
 				oneWay(t, room, "names", s.names[room])
 				oneWay(t, room, "methods", s.methods[room])

@@ -59,7 +59,7 @@ func TestShadowPredictsDDP(t *testing.T) {
 		c.Loss.Sums = "proved"
 		w := newWAN(t, 2, fast)
 		ps := startProxies(t, w, c)
-		job := torchJob(t, "torch215", 2, "--steps", "600", "--hidden", "512", "--lr", "0.01", "--sleep", "0.02")
+		job := torchJob(t, "torch215", 2, "--steps", "600", "--hidden", "256", "--lr", "0.01", "--sleep", "0.02")
 		report(t, leg{results: runProbedJob(t, deadline(t, patience), w, ps, job), bytes: w.LinkBytes()})
 		return ps
 	}

@@ -20,11 +20,12 @@ import (
 // uses tell of each file of a package which other files declare names that it uses, with one of the names.
 type uses map[string]map[string]string
 
-// A source has the type-checked packages of one system. Each package is checked once: rooms with the bodies of their
-// functions, and all that they import without.
+// A source has the type-checked packages of one system. Each package is checked once, many without the bodies of their
+// functions.
 type source struct {
 	files    *token.FileSet
 	listed   map[string]listed
+	bodies   func(path string) bool    // whether to check the ones of a package
 	packages map[string]*types.Package // by import path
 	names    map[string]uses           // by room: uses of names of package scope
 	methods  map[string]uses           // by room: the same, and calls of methods
@@ -37,32 +38,39 @@ type listed struct {
 	ImportMap       map[string]string // from paths in files to paths of vendored packages
 }
 
-// newSource checks all rooms as they are built for a system.
-func newSource(t *testing.T, system string) *source {
+// newSource lists packages, and all that they import, as they are built for a system, without cgo.
+func newSource(t *testing.T, system, processor string, list ...string) *source {
 	t.Helper()
-	s := &source{token.NewFileSet(), map[string]listed{}, map[string]*types.Package{"unsafe": types.Unsafe}, map[string]uses{}, map[string]uses{}}
-	args := []string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap"}
-	for _, room := range rooms {
-		args = append(args, module+room)
-	}
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(cmd.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0")
+	s := &source{files: token.NewFileSet(), listed: map[string]listed{}, packages: map[string]*types.Package{"unsafe": types.Unsafe}, names: map[string]uses{}, methods: map[string]uses{}}
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap"}, list...)...)
+	cmd.Env = append(cmd.Environ(), "GOOS="+system, "GOARCH="+processor, "CGO_ENABLED=0")
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list on %s: %v", system, err)
+		t.Fatalf("go list on %s, %s: %v", system, processor, err)
 	}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			break
+			return s
 		} else if err != nil {
 			t.Fatal(err)
 		}
 		s.listed[p.ImportPath] = p
 	}
+}
+
+// newRooms checks all rooms, with the bodies of their functions.
+func newRooms(t *testing.T, system string) *source {
+	t.Helper()
+	var paths []string
 	for _, room := range rooms {
-		if _, err := s.check(module + room); err != nil {
-			t.Fatalf("%s on %s: %v", room, system, err)
+		paths = append(paths, module+room)
+	}
+	s := newSource(t, system, "amd64", paths...)
+	s.bodies = func(path string) bool { return slices.Contains(paths, path) }
+	for _, path := range paths {
+		if _, err := s.check(path); err != nil {
+			t.Fatalf("%s on %s: %v", path, system, err)
 		}
 	}
 	return s
@@ -101,7 +109,7 @@ func (s *source) check(path string) (*types.Package, error) {
 		}
 		files = append(files, f)
 	}
-	config := types.Config{IgnoreFuncBodies: !isRoom, Importer: importer{s, p}, Sizes: types.SizesFor("gc", "amd64")}
+	config := types.Config{IgnoreFuncBodies: !s.bodies(path), Importer: importer{s, p}, Sizes: types.SizesFor("gc", "amd64")}
 	info := &types.Info{}
 	if isRoom {
 		info.Uses = map[*ast.Ident]types.Object{}

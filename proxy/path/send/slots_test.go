@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -44,6 +45,7 @@ func TestSlotsOfVariableLengthAreBounded(t *testing.T) {
 
 // Rows of ever other numbers, and their indexes, take slots of a bounded number, whether they are one block or more.
 func TestRowsOfManyLengthsTakeFewSlots(t *testing.T) {
+	require.OneGoroutine(t)
 	const width, largest = 16, 200
 	for name, codec := range map[string]string{"in one block": "int8", "in several": "logquant(block=2048)"} {
 		s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: codec})
