@@ -111,24 +111,27 @@ func TestUnsentBytesGoOnFirst(t *testing.T) {
 			near.Enter(s)
 			near.Table.rests(s, unsent)
 			h := &handing{decided: make(chan struct{}), shut: map[string]bool{}}
-			near.mu.Lock()
+			near.Table.mu.Lock()
 			near.handing = h
 			close(near.begun)
-			near.mu.Unlock()
+			near.Table.mu.Unlock()
 			ctx, cancel := near.unheld(t.Context(), s)
 			held := make(chan error, 1)
 			go func() { held <- near.hold(s, c) }()
 			time.Sleep(time.Second)
-			if waits := len(held) == 0; waits == unsent || s.held == unsent {
+			near.Table.mu.Lock()
+			seated := s.held
+			near.Table.mu.Unlock()
+			if waits := len(held) == 0; waits == unsent || seated == unsent {
 				t.Errorf("unsent bytes: %v; it is held: %v", unsent, waits)
 			}
 			if moving := errors.Is(context.Cause(ctx), ErrMoving); moving == unsent {
 				t.Errorf("unsent bytes: %v; its wait for a stream ends: %v", unsent, moving)
 			}
 			cancel()
-			near.mu.Lock()
+			near.Table.mu.Lock()
 			near.handing = nil
-			near.mu.Unlock()
+			near.Table.mu.Unlock()
 			close(h.decided)
 			if err := <-held; err != nil {
 				t.Error(err)
