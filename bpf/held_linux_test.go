@@ -241,9 +241,7 @@ func TestHeldInVain(t *testing.T) {
 			if err := next.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if n := attached(t, b.cgroup); n != 0 {
-				t.Errorf("%d programs are left on the cgroup", n)
-			}
+			wantDetached(t, b.cgroup)
 		})
 	}
 }
@@ -424,7 +422,5 @@ func TestHeldForAStuckProxy(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := attached(t, b.cgroup); n != 0 {
-		t.Errorf("%d programs are left on the cgroup", n)
-	}
+	wantDetached(t, b.cgroup)
 }

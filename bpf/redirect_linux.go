@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -49,6 +50,10 @@ func (h *Hooks) open(spec *ebpf.CollectionSpec) (err error) {
 	return h.silence()
 }
 
+// lockPatience is how long lock tries. A child that another process has forked holds its lock until it has executed its
+// own program, though the process has let go of it, or has ended.
+const lockPatience = time.Second
+
 // lock makes sure that one living process at most redirects the connections of a cgroup.
 func lock(folder string) (*os.File, error) {
 	f, err := os.Open(folder)
@@ -61,6 +66,10 @@ func lock(folder string) (*os.File, error) {
 	}
 	if err == nil {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		for late := time.Now().Add(lockPatience); err == unix.EWOULDBLOCK && time.Now().Before(late); {
+			time.Sleep(10 * time.Millisecond)
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		}
 	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = errInUse

@@ -286,9 +286,7 @@ func TestKilled(t *testing.T) {
 					t.Errorf("closed: %s answered by %q", addr, got)
 				}
 			}
-			if n := attached(t, b.cgroup); n != 0 {
-				t.Errorf("%d programs are left on the cgroup", n)
-			}
+			wantDetached(t, b.cgroup)
 		})
 	}
 }
