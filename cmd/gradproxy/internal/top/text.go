@@ -139,7 +139,7 @@ func linksAndTensors(x *Snapshot, v view) []line {
 	return append(all, table...)
 }
 
-// foot is the last line, which says what keys do.
+// foot is the last line, which explains the keys.
 func (v view) foot() line {
 	foot := fmt.Sprintf("q quit  tab: %s (%d of %d)  ← → columns  ↑ ↓ scroll  s order  p pause", pageNames[v.page], v.page+1, int(pages))
 	switch {
