@@ -18,7 +18,7 @@ func (m *members) prove(side parser.Side, rank, ranks int) {
 	m.settle(now)
 }
 
-// settle notes what is proved. If it is not what was proved before, no rank is known any more.
+// settle notes ranks that are proved. If they differ from ranks that were proved before, no rank is known any more.
 func (m *members) settle(now members) {
 	if now.conflict = m.conflict || m.ranks != 0 && *m != now; now.conflict {
 		m.conflict = true

@@ -29,7 +29,7 @@ func TestLongPaths(t *testing.T) {
 		})
 		block = []byte{0x80 | 62, 0x80 | 63}
 	}
-	// A call of usual length, of which the fields are in no table.
+	// A call whose path has a usual length, and whose fields are in no table.
 	block = append([]byte{0x0f, 31 - 15, byte(len(grpcType))}, grpcType...)
 	usual := "/echo.Echo/Say"
 	block = append(append(block, 0x04, byte(len(usual))), usual...)

@@ -12,8 +12,8 @@ import (
 // A group is no field that is read here: the message with it is none from there on.
 var group = []byte{1<<3 | 3}
 
-// A graph is registered, and runs, only by messages that are whole. Two graphs in a message are one, merged, of which
-// nothing is known.
+// A graph is registered, and runs, only by messages that are whole. Two graphs in a message are merged, and nothing is
+// known of the result.
 func TestBrokenMessagesRegisterNothing(t *testing.T) {
 	register, run := sim.RegisterGraph(sim.Session, serverPart), sim.RunGraph(sim.Session, 7)
 	broken := func(b []byte) []byte { return append(b[:len(b):len(b)], group...) }

@@ -135,7 +135,7 @@ func (e *encoder) append(b *block) (body []byte, err error) {
 	}
 	body, err = s.Encode(append(b.buf, form), frame.MaxHeader, s.enc, b.data)
 	if err != nil && !errors.Is(err, codecs.ErrUnsuited) {
-		clear(b.currentResidual()) // the codec may have left a part of what the raw block brings
+		clear(b.currentResidual()) // the codec may have left a part of the value there, all of which the raw block brings
 	}
 	if s.control != nil && b.plan.choice.Codec.Traits().ResidualRatio > 0 {
 		b.sparsity = s.control.Sparsity()
