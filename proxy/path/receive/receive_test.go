@@ -191,8 +191,8 @@ func TestWholeEncodingIsReserved(t *testing.T) {
 	}
 }
 
-// The memory of a Gather's blocks is reserved together, by whatever codec they come: none of them then takes more. Bytes
-// that they do not use are given back once all of them are read.
+// The memory of a Gather's blocks is reserved together, by whatever codec they come: none of them then takes more.
+// Bytes that they do not use are given back once all of them are read.
 func TestGatheredBlocksAreReservedTogether(t *testing.T) {
 	const n, blocks = 1000, 3
 	for text, room := range map[string]int{"lossless": 0, "int8": memory.Footprint(4 * n)} {
