@@ -51,8 +51,8 @@ func TestShadowPredictsMXNet(t *testing.T) {
 // A job of PyTorch's DistributedDataParallel, whose gradients its own process proves, predicts in shadow mode the bytes
 // of its gradients with each codec within 5 %, though the tensors take turns, also on a busy machine. A codec whose
 // residual takes hundreds of values to settle is predicted within 20 %, apart from the values that the guard sends
-// exactly, unless the trial says that the residual still grows or that the guard acts. Of the other codecs most of the
-// sample is settled.
+// exactly, unless the trial says that the residual still grows or that the guard acts. Of the other codecs nearly all
+// of the sample is settled.
 func TestShadowPredictsDDP(t *testing.T) {
 	require.Long(t)
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
@@ -76,14 +76,15 @@ func TestShadowPredictsDDP(t *testing.T) {
 		}
 		ps := run(testbed.Config{Loss: testbed.Loss{Gradients: codec}})
 		var coded []string
-		if codec == "3lc(s=1.75)" { // its residuals are near the guard's bound, where values travel exactly in one run and not in another
+		if codec == "3lc(s=1.75)" && sum(t, ps, "gradproxy_guard_exact_total") > 0 {
+			// Its residuals are near the guard's bound, where values travel exactly in one run and not in another.
 			coded = []string{fmt.Sprintf("codec=%q", codec)}
 		}
 		real := of(ps, "gradproxy_wire_bytes_total", coded...) / of(ps, "gradproxy_raw_bytes_total", coded...)
 		predicted := of(tried, "gradproxy_shadow_predicted_bytes", fmt.Sprintf("codec=%q", codec)) / of(tried, "gradproxy_raw_bytes_total")
 		d := predicted/real - 1
 		t.Logf("%s: %.5f of the bytes predicted, %.5f sent: %+.1f %%; %.0f %% of the sample are early, and the guard acted on %d blocks", codec, predicted, real, 100*d, 100*early, guarded)
-		ok := math.Abs(d) < 0.05 && early < 0.5 && guarded == 0
+		ok := math.Abs(d) < 0.05 && early <= 0.1 && guarded == 0
 		if codec == "3lc(s=1.75)" {
 			ok = math.Abs(d) < 0.2 || early > 0.1 || guarded > 0
 		}
