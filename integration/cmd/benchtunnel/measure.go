@@ -236,14 +236,29 @@ func (m *measurement) rate(ctx context.Context, w *testbed.WAN, port uint16, con
 
 // underLoad measures W3.
 func (m *measurement) underLoad(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t variant) error {
+	var taken []time.Duration
+	for range m.rounds {
+		of, err := m.roundTripsUnderLoad(ctx, w)
+		if err != nil {
+			return err
+		}
+		taken = append(taken, of...)
+	}
+	slices.Sort(taken)
+	m.add("W3/"+t.name, "a byte's round trip under load, median, at most, of the link's", taken[len(taken)/2].Seconds()*1e3/float64(m.rtt), 1.3, "x", true)
+	return nil
+}
+
+// roundTripsUnderLoad returns the times that the round trips of a byte take while another connection, which is new, fills the link.
+func (m *measurement) roundTripsUnderLoad(ctx context.Context, w *testbed.WAN) ([]time.Duration, error) {
 	load, err := testbed.Connect(ctx, w, 0, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer load.Close()
 	load.Fill()
 	if _, err := load.Receive(m.duration); err != nil { // the link is full now
-		return err
+		return nil, err
 	}
 	received := make(chan error, 1)
 	go func() {
@@ -252,18 +267,14 @@ func (m *measurement) underLoad(ctx context.Context, w *testbed.WAN, _ testbed.P
 	}()
 	ping, err := testbed.Connect(ctx, w, 0, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer ping.Close()
 	taken, err := ping.RoundTrips(m.duration)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := <-received; err != nil {
-		return err
-	}
-	m.add("W3/"+t.name, "a byte's round trip under load, median, at most, of the link's", taken[len(taken)/2].Seconds()*1e3/float64(m.rtt), 1.3, "x", true)
-	return nil
+	return taken, <-received
 }
 
 // besideStalled measures W4.
