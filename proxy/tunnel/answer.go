@@ -11,7 +11,7 @@ func (p *peer) read(s *session, c *carrier) {
 	switch {
 	case errors.Is(err, errBroken):
 		p.fail(s, err, err.Error())
-		io.Copy(io.Discard, c.link) // closing before the peer has read the END would take it back
+		io.Copy(io.Discard, &c.paced) // closing before the peer has read the END would take it back
 	case errors.Is(err, errEnded):
 		p.fail(s, err, "")
 		err = io.EOF

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -23,7 +24,7 @@ import (
 // the race detector, which a watched lock hides races from: it orders goroutines that share no lock.
 func TestMain(m *testing.M) {
 	attacktest.Main(map[string]attacktest.Attack{
-		"silent": silentConns, "silent-many": silentConnsOfMany, "hellos-many": hellosOfMany, "resets": resetOpenings,
+		"silent": silentConns, "silent-many": silentConnsOfMany, "hellos-many": hellosOfMany, "resets": resetOpenings, "tiny": tinyRecords,
 		"garbage": garbageHandshakes, "forged-clear": forgedInClear, "forged-keyed": forgedUnderKey,
 	})
 	ranktest.MainUnlessRace(m, &locks)
@@ -115,6 +116,41 @@ func resetOpenings(ctx context.Context, ready func(), args ...string) (int, erro
 			s.Reset(1)
 		}
 	}), nil
+}
+
+// tinyRecords are records of two bytes, about streams that are over, as fast as 16 carriers take them. args are as
+// those of resetOpenings.
+func tinyRecords(ctx context.Context, ready func(), args ...string) (int, error) {
+	mallory, err := New(Config{Name: "mallory", Identity: Identity{Cert: args[1], Key: args[2], CA: args[3]}, Carriers: maxSlots,
+		Peers: []Peer{{Name: "tokyo", ID: "spiffe://lab/tokyo", Dial: args[0]}}})
+	if err != nil {
+		return 0, err
+	}
+	defer mallory.Close()
+	for mallory.Stats()[0].Carriers < maxSlots && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	ready()
+	s := mallory.list()[0].session()
+	record := header{kind: kindDone, stream: streamID(0, s.even)}.appendShort(nil)
+	many := bytes.Repeat(record, maxBody/len(record))
+	var wg sync.WaitGroup
+	var sent atomic.Int64
+	s.mu.Lock()
+	for _, c := range s.carriers {
+		link := c.link.(*tlsLink)
+		context.AfterFunc(ctx, func() { link.Close() })
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				link.tls.Write(many)
+				link.flush()
+				sent.Add(int64(len(many)))
+			}
+		})
+	}
+	s.mu.Unlock()
+	wg.Wait()
+	return int(sent.Load()) / len(record), nil
 }
 
 // garbageHandshakes are handshakes over UDP whose messages never become whole.
@@ -219,6 +255,7 @@ func BenchmarkUnderAttack(b *testing.B) {
 		{"tls, half-open handshakes from 200 addresses", CarrierTLS, "silent-many"},
 		{"tls, first messages from 200 addresses", CarrierTLS, "hellos-many"},
 		{"tls, openings that are reset", CarrierTLS, "resets"},
+		{"tls, records of two bytes", CarrierTLS, "tiny"},
 		{"dtls, handshakes of garbage", CarrierDTLS, "garbage"},
 		{"dtls, forged datagrams in clear", CarrierDTLS, "forged-clear"},
 		{"dtls, forged datagrams under key", CarrierDTLS, "forged-keyed"},

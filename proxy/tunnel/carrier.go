@@ -32,7 +32,8 @@ type carrier struct {
 	records atomic.Uint64 // received
 	network Traffic       // that its peer's counters have
 
-	in      *bufio.Reader   // the reader's, of link: small records come many at a time
+	paced   pacedReader     // the reader's, of link
+	in      *bufio.Reader   // the reader's, of paced: small records come many at a time
 	scratch [smallBody]byte // the reader's
 
 	cond   sync.Cond // its writer waits for work

@@ -11,6 +11,7 @@ type far struct {
 	mem      account
 	chooser  chooser
 	openings openings
+	intake   intake
 	kicks    kicks
 
 	rtt                      atomic.Int64

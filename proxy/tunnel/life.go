@@ -60,7 +60,8 @@ func (s *session) attach(c *carrier) bool {
 		return false
 	}
 	c.cond.L = &s.mu
-	c.in = bufio.NewReaderSize(c.link, smallBody)
+	c.paced = pacedReader{link: c.link, intake: &s.far.intake}
+	c.in = bufio.NewReaderSize(&c.paced, smallBody)
 	c.gathering.ring = func() { s.gathered(c) }
 	c.padder.step = s.pad
 	c.short = s.short && s.pad == 0 // see padding.go

@@ -35,6 +35,7 @@ func newPeer(h *home, cfg Peer) *peer {
 	p.name, p.mem.buffers = cfg.Name, &h.mem
 	p.kicks.begin()
 	p.openings.begin()
+	p.intake.begin()
 	p.chooser = chooser{lone: h.cfg.Carriers == 1, peer: p.name, log: h.log, kicks: &p.kicks}
 	if t, auto := h.transport.(*autoTransport); auto {
 		p.chooser.auto, p.chooser.kinds = true, t.kinds()

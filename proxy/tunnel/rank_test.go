@@ -30,6 +30,7 @@ func TestLocksAreWatched(t *testing.T) {
 			"dtlsTransport.mu": &new(dtlsTransport).mu,
 			"halfOpen.mu":      &new(halfOpen).mu,
 			"identityStore.mu": &new(identityStore).mu,
+			"intake.mu":        &new(intake).mu,
 			"openings.mu":      &new(openings).mu,
 			"opener.mu":        &new(opener).mu,
 			"recordRoom.mu":    &new(recordRoom).mu,

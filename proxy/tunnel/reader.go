@@ -31,6 +31,7 @@ func (s *session) read(c *carrier) (*Incoming, error) {
 			return nil, err
 		}
 		c.records.Add(1)
+		c.paced.spend()
 		var in *Incoming
 		if h.kind == kindData {
 			in, err = s.data(c, h)
