@@ -267,6 +267,14 @@ func noise() []byte {
 	return frame.Append(nil, frame.Frame{Kind: frame.Bytes, Body: b})
 }
 
+// crumbs returns Bytes frames of one byte each: the app gets every one by a call of its own.
+func crumbs() (body []byte) {
+	for range 1000 {
+		body = frame.Append(body, frame.Frame{Kind: frame.Bytes, Body: []byte{7}})
+	}
+	return body
+}
+
 // attacks are mallory's, by name.
 func attacks() map[string]attacktest.Attack {
 	by := func(do func(ctx context.Context, m *mallory, args []string) (int, error)) attacktest.Attack {
@@ -287,6 +295,10 @@ func attacks() map[string]attacktest.Attack {
 		"noise": by(func(ctx context.Context, m *mallory, args []string) (int, error) {
 			rate, err := strconv.ParseFloat(args[0], 64)
 			return m.flood(ctx, rate, 100, m.reads, nil, noise()), err
+		}),
+		"crumbs": by(func(ctx context.Context, m *mallory, args []string) (int, error) {
+			rate, err := strconv.ParseFloat(args[0], 64)
+			return m.flood(ctx, rate, 100, m.reads, nil, crumbs()), err
 		}),
 		"bomb": by(func(ctx context.Context, m *mallory, _ []string) (int, error) {
 			head, body, err := bomb()
@@ -319,6 +331,8 @@ func BenchmarkUnderAttack(b *testing.B) {
 		{"as many random bytes", []string{"noise", fmt.Sprint(manyBytes)}},
 		{"random bytes, 125 MB/s", []string{"noise", "125e6"}},
 		{"random bytes, as many as go", []string{"noise", "1e12"}},
+		{"frames of a byte, 1 MB/s", []string{"crumbs", "1e6"}},
+		{"frames of a byte, as many as go", []string{"crumbs", "1e12"}},
 		{"zeros that decode to 16 MiB", []string{"bomb"}},
 		{"the same to apps that do not read", []string{"bomb-stalled"}},
 		{"values of zeros", []string{"zeros"}},

@@ -72,6 +72,51 @@ func TestFramesSurviveAnyCut(t *testing.T) {
 	}
 }
 
+// Bytes frames of a byte each that have come together are few Frames, since each costs a write to the app. All are
+// counted, and no other frame changes its place. An empty one is no end.
+func TestShortFramesAreJoined(t *testing.T) {
+	const n = 10_000
+	var wire, want []byte
+	for i := range n {
+		b := []byte{byte(i), byte(i >> 8)}[:i%3]
+		wire = Append(wire, Frame{Kind: Bytes, Body: b})
+		want = append(want, b...)
+	}
+	last := make([]byte, maxJoined)
+	wire = Append(wire, Frame{Kind: Bytes, Body: last})
+	wire = Append(Append(wire, Frame{Kind: Ref, Body: []byte("!")}), Frame{Kind: Bytes, Body: []byte("end")})
+	want = append(append(append(want, last...), '!'), "end"...)
+	for _, chunk := range []int{len(wire), 5000, 7, 1} {
+		var counts Counts
+		r := Reader{Source: &cutReader{b: wire, sizes: []int{chunk}}, Limit: anyLength, Counts: &counts}
+		var got []byte
+		frames := 0
+		for {
+			f, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Kind == Bytes && len(f.Body) == 0 || f.Kind == Bytes && chunk != len(wire) && len(f.Body) > maxJoined {
+				t.Fatalf("pieces of %d bytes: a Bytes frame of %d", chunk, len(f.Body))
+			}
+			got = append(got, f.Body...)
+			frames++
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("pieces of %d bytes: other bytes came out", chunk)
+		}
+		if limit := len(want)/maxJoined + len(wire)/chunk + 5; chunk >= 5000 && frames > limit {
+			t.Errorf("pieces of %d bytes: %d frames came as %d, and %d are enough", chunk, n+3, frames, limit)
+		}
+		if counts.Of(Bytes) != n+2 || counts.Of(Ref) != 1 {
+			t.Errorf("pieces of %d bytes: %d Bytes frames and %d Ref frames were counted", chunk, counts.Of(Bytes), counts.Of(Ref))
+		}
+	}
+}
+
 // A stream that ends within a frame has not ended.
 func TestTruncatedFrames(t *testing.T) {
 	wire := Append(nil, Frame{Kind: Block, Slot: 1, Body: []byte("12345")})

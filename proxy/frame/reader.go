@@ -1,13 +1,15 @@
 package frame
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A ChunkReader gives a stream's bytes in pieces that stay valid until the next call; tunnel.Stream is one.
+// A ChunkReader gives a stream's bytes in pieces that stay valid until the next call, and that the caller may change
+// until then; tunnel.Stream is one.
 type ChunkReader interface {
 	ReadChunk() ([]byte, error)
 }
@@ -28,9 +30,13 @@ type Reader struct {
 	body []byte // memory of the last other body that did not lie in one chunk
 }
 
-// Next returns the next frame. The body of a Bytes frame comes as it arrives, in as many Frames as that takes. The body
-// of a Block, a Gather or Parts is a buffer of Pool, which the caller must put back; other bodies are valid until the
-// next call. At the end of the stream Next returns io.EOF between frames and io.ErrUnexpectedEOF within one.
+// maxJoined bounds the Bytes frames that Next returns as one: bodies of so many bytes at most, together.
+const maxJoined = 4 << 10
+
+// Next returns the next frame. The body of a Bytes frame comes as it arrives, in as many Frames as that takes, and
+// short ones that have come together are one Frame: each Frame costs the caller a write to an app. The body of a Block,
+// a Gather or Parts is a buffer of Pool, which the caller must put back; other bodies are valid until the next call. At
+// the end of the stream Next returns io.EOF between frames and io.ErrUnexpectedEOF within one.
 func (r *Reader) Next() (Frame, error) {
 	for r.rest == 0 {
 		f, n, err := r.header()
@@ -52,9 +58,28 @@ func (r *Reader) Next() (Frame, error) {
 		return Frame{}, err
 	}
 	n := min(r.rest, len(r.cur))
-	f := Frame{Kind: Bytes, Body: r.cur[:n:n]}
+	f := Frame{Kind: Bytes, Body: r.cur[:n]}
 	r.cur, r.rest = r.cur[n:], r.rest-n
+	if r.rest == 0 {
+		f.Body = r.join(f.Body)
+	}
 	return f, nil
+}
+
+// join appends the bodies of the Bytes frames that lie whole behind body in the chunk. They are moved there, over the
+// headers between them.
+func (r *Reader) join(body []byte) []byte {
+	for len(body) < maxJoined && len(r.cur) > 1 && Kind(r.cur[0]) == Bytes {
+		length, n := binary.Uvarint(r.cur[1:])
+		if n <= 0 || length > uint64(min(len(r.cur)-1-n, maxJoined-len(body))) {
+			break
+		}
+		end := 1 + n + int(length)
+		body = append(body, r.cur[1+n:end]...)
+		r.cur = r.cur[end:]
+		r.Counts.add(Bytes)
+	}
+	return body[:len(body):len(body)]
 }
 
 // header reads a frame up to its body, whose length it returns once it is known to be allowed.
