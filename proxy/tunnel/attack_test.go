@@ -275,7 +275,7 @@ func TestReadyIsForThisHandshake(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := besiege(t, nil, nil)
 		before := s.tokyo.list()[1].session()
-		c := s.tls()
+		c := s.tls(nil)
 		p := &puppet{t: t, conn: c}
 		h := *s.mallory.hers
 		h.name, h.mine, h.place = "mallory", newIncarnation(), place{} // as one that has restarted

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"encoding/binary"
 	"net"
 	"sync/atomic"
 )
@@ -24,8 +25,48 @@ type bufferedConn struct {
 
 	received atomic.Uint64 // bytes read
 
-	in   []byte // one reader, no lock
-	r, w int    // in[r:w] is read ahead
+	in     []byte         // one reader, no lock
+	r, w   int            // in[r:w] is read ahead
+	tracks *recordTracker // of what Read returns; nil: it is no TLS
+}
+
+// A recordTracker follows the records of TLS in a stream of bytes: RFC 8446, 5.1.
+type recordTracker struct {
+	records uint64 // that have begun
+	head    [recordHeader]byte
+	n       int // bytes of head
+	rest    int // bytes of the record that are still to come behind its head
+}
+
+const (
+	recordHeader = 5   // bytes, the last two of which say how many follow
+	recordsAhead = 512 // bytes behind a record that may come with it
+)
+
+// next returns how many bytes come before the end of the record's head, or of the record.
+func (t *recordTracker) next() int {
+	if t.rest > 0 {
+		return t.rest
+	}
+	return recordHeader - t.n
+}
+
+// take notes bytes that have come.
+func (t *recordTracker) take(b []byte) {
+	for len(b) > 0 {
+		n := min(t.next(), len(b))
+		if t.rest > 0 {
+			t.rest -= n
+		} else {
+			if t.n == 0 {
+				t.records++
+			}
+			if t.n += copy(t.head[t.n:], b[:n]); t.n == recordHeader {
+				t.n, t.rest = 0, int(binary.BigEndian.Uint16(t.head[3:]))
+			}
+		}
+		b = b[n:]
+	}
 }
 
 // begin makes Write collect. The handshake is over then: during it each flight has to leave at once.
@@ -96,7 +137,21 @@ func (g *bufferedConn) flushLocked() error {
 	return err
 }
 
+// Read returns few bytes behind a record of TLS when the handshake is over, so that TLS keeps few records that it has
+// not looked at. The head of the next record is among them: TLS asks once for each.
 func (g *bufferedConn) Read(p []byte) (int, error) {
+	if g.tracks == nil {
+		return g.read(p)
+	}
+	if g.buffering {
+		p = p[:min(len(p), g.tracks.next()+recordsAhead)]
+	}
+	n, err := g.read(p)
+	g.tracks.take(p[:max(n, 0)])
+	return n, err
+}
+
+func (g *bufferedConn) read(p []byte) (int, error) {
 	if g.r == g.w {
 		if len(p) >= readSize || !g.buffering { // nothing is read ahead, or kept, for a connection that has not proved itself
 			n, err := g.Conn.Read(p)

@@ -35,6 +35,8 @@
 //	11 LEAVE    0               the sender sends no more DATA on this carrier, and asks for the same
 //	12 PAD      0               up to 4 KiB, dropped; sent only to peers whose HELLO says that they take it. See padding.go
 //
+// Records of TLS all have content: over 64 without any, as key updates are, end the session.
+//
 // If the HELLO of a session's first carrier says that the peer takes them, DATA, WINDOW and DONE for a stream have a
 // short header instead (short.go), but for WINDOW and DONE from a side that pads (padding.go). Its first byte says so,
 // where a long header begins with 0. Its numbers are unsigned varints as encoding/binary has them:

@@ -63,8 +63,8 @@ func besiege(t *testing.T, accept func(in *Incoming), change func(*Config)) *sie
 	return s
 }
 
-// tls dials tokyo with mallory's certificate.
-func (s *siege) tls() *tls.Conn {
+// tls dials tokyo with mallory's certificate. keys, unless nil, gets the secrets of the connection.
+func (s *siege) tls(keys io.Writer) *tls.Conn {
 	s.t.Helper()
 	raw, err := s.f.dial(s.t.Context(), "tcp", "tokyo:1")
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *siege) tls() *tls.Conn {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}, NextProtos: []string{protocolName}})
+	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}, NextProtos: []string{protocolName}, KeyLogWriter: keys})
 	if err := c.Handshake(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (s *siege) tls() *tls.Conn {
 // intrude brings one more carrier of mallory's.
 func (s *siege) intrude(mine incarnation, change func(*hello)) *puppet {
 	s.t.Helper()
-	return greet(s.t, s.tls(), mine, change)
+	return greet(s.t, s.tls(nil), mine, change)
 }
 
 // flood sends the bytes that record appends, n times, in large pieces; false: tokyo takes no more.
