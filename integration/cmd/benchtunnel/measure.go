@@ -249,7 +249,8 @@ func (m *measurement) underLoad(ctx context.Context, w *testbed.WAN, _ testbed.P
 	return nil
 }
 
-// roundTripsUnderLoad returns the times that the round trips of a byte take while another connection, which is new, fills the link.
+// roundTripsUnderLoad returns the times that the round trips of a byte take while another connection, which is new,
+// fills the link.
 func (m *measurement) roundTripsUnderLoad(ctx context.Context, w *testbed.WAN) ([]time.Duration, error) {
 	load, err := testbed.Connect(ctx, w, 0, "")
 	if err != nil {
