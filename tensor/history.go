@@ -96,7 +96,7 @@ func (h *History) judge(d DType, block []byte, norm, shape float64) (v Verdict) 
 		v = SingleSigned
 	case near >= repeatCosine:
 		v = Repeats
-	case near >= nearCosine:
+	case near >= nearCosine || h.multiple(&s):
 		v = Near
 	case h.outlier(norm, shape):
 		v = Outlier
@@ -142,8 +142,8 @@ func (s *sample) cosine(o *sample) float64 {
 		return 0
 	}
 	product := 0.0
-	for i, a := range s.elements {
-		product += float64(math.Float32frombits(uint32(a)<<16)) * float64(math.Float32frombits(uint32(o.elements[i])<<16))
+	for i := range s.elements {
+		product += float64(s.at(i)) * float64(o.at(i))
 	}
 	return product / math.Sqrt(s.square*o.square)
 }
@@ -176,6 +176,34 @@ func (h *History) nearest(s *sample) (cosine float64) {
 	}
 	return cosine
 }
+
+// multiple reports whether s is a multiple of an earlier value, as where a rank sums its own gradients once more in
+// another way. No gradient is.
+func (h *History) multiple(s *sample) bool {
+	now := s.kept()
+	for _, kept := range [...][]sample{h.recent[:], h.unlike[:]} {
+		for i := range kept {
+			o := &kept[i]
+			if k, ok := now.ratio(o.at, keptMultiple); ok {
+				if earlier := o.kept(); now.times(k, &earlier, keptMultiple) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// kept returns the elements, as far as they are kept.
+func (s *sample) kept() (v Sample) {
+	for i := range v {
+		v[i] = s.at(i)
+	}
+	return v
+}
+
+// at returns one of the elements, as far as it is kept.
+func (s *sample) at(i int) float32 { return math.Float32frombits(uint32(s.elements[i]) << 16) }
 
 // outlier reports whether a norm is out of the range of the norms before, or a value is both larger and more even than
 // all before, as weights are.

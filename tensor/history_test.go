@@ -185,7 +185,10 @@ func TestJudgeAllocatesNothing(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	const block = 256 << 10
-	values := [2][]byte{encode(Float32, gauss(rnd, block/4, 1)), encode(Float32, gauss(rnd, block/4, 1))}
+	var values [16][]byte // more than a History has, so that none repeats an earlier one
+	for i := range values {
+		values[i] = encode(Float32, gauss(rnd, block/4, 1))
+	}
 	kept := make([]byte, KeptSize(Float32, block))
 	for name, h := range map[string]*History{"last": nil, "history": NewHistory(block / 4)} {
 		b.Run(name, func(b *testing.B) {
@@ -193,7 +196,7 @@ func BenchmarkJudge(b *testing.B) {
 			b.SetBytes(block)
 			n := 0
 			for b.Loop() {
-				trust.Judge(Float32, values[n%2], kept, h)
+				trust.Judge(Float32, values[n%len(values)], kept, h)
 				n++
 			}
 		})

@@ -14,10 +14,12 @@ const (
 	Replicated                  // the block was no gradient: the result is a multiple of it, so that all ranks have the same
 	Product                     // the block was no summand: nothing of it is in the result
 	FirstWeights                // the block is no gradient: it is like the weights that the job broadcast at first
+	Result                      // the block is no gradient: it is a multiple of what an earlier sum has given to all ranks
 )
 
 var verdictNames = [...]string{"fits", "outlier", "near an earlier sum", "unproved", "repeats an earlier sum, and not the last one", "has elements of one sign only",
-	"is a maximum, a minimum, or a sum of values of one sign", "sums the same of all ranks", "is a product", "is like the weights that the job has broadcast"}
+	"is a maximum, a minimum, or a sum of values of one sign", "sums the same of all ranks", "is a product", "is like the weights that the job has broadcast",
+	"repeats the result of an earlier sum"}
 
 // String returns the verdict in the words that users see.
 func (v Verdict) String() string { return name(verdictNames[:], int(v)) }
