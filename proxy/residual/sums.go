@@ -3,18 +3,31 @@ package residual
 import "github.com/gradproxy/gradproxy/tensor"
 
 const (
-	maxInputs = 64   // samples that a Sums keeps, 2 KiB each
-	staleAge  = 1024 // inputs after which the result of an earlier one will not come
+	maxInputs  = 64   // samples of inputs that a Sums keeps, 2 KiB each
+	maxResults = 64   // samples of results that it keeps, 1 KiB each
+	staleAge   = 1024 // inputs after which the result of an earlier one will not come
 )
 
-// Sums compares samples of the messages that a connection's app puts into sums with the results, as both pass. Its
-// methods are safe for concurrent use. The zero Sums is ready for use.
+// Sums compares samples of the messages that a connection's app puts into sums with their results and with the results
+// of earlier sums, as all of them pass. Its methods are safe for concurrent use. The zero Sums is ready for use.
 type Sums struct {
 	mu     lock
 	inputs map[uint64]*input // by tensor.Part
 	count  int               // inputs ever noted
 	under  *input            // the one whose result is passing
 	result *tensor.ResultSampler
+
+	results []result // the last one of each tensor
+	came    int      // results that have ever come
+}
+
+// A result is a sample of the last result of a tensor's sum.
+type result struct {
+	key    uint64
+	dtype  tensor.DType
+	size   int // bytes of the message
+	number int // of the result, in the order in which results came
+	sample tensor.Sample
 }
 
 // An input is a sample of a message, until its result comes.
@@ -78,5 +91,46 @@ func (s *Sums) See(t tensor.Tensor, b []byte) (of tensor.Tensor, job *Job, v ten
 	if !ok {
 		return of, nil, v
 	}
+	s.keep(&in.t, &sample)
 	return in.t, in.job, in.sample.Judge(&sample)
+}
+
+// keep keeps the result of a message in place of the tensor's last one, or of the oldest if there are too many.
+func (s *Sums) keep(t *tensor.Tensor, sample *tensor.Sample) {
+	s.came++
+	at, oldest := -1, 0
+	for i := range s.results {
+		if s.results[i].key == t.Key {
+			at = i
+			break
+		}
+		if s.results[i].number < s.results[oldest].number {
+			oldest = i
+		}
+	}
+	switch {
+	case at < 0 && len(s.results) < maxResults:
+		at = len(s.results)
+		s.results = append(s.results, result{})
+	case at < 0:
+		at = oldest
+	}
+	s.results[at] = result{key: t.Key, dtype: t.DType, size: t.Size, number: s.came, sample: *sample}
+}
+
+// Judge returns the verdict on a message, for which the content check has said v. The message is no gradient if it
+// repeats the last result of its own tensor, or of another of its size, and earlier values did not: they have earned
+// trust.
+func (s *Sums) Judge(v tensor.Verdict, x *tensor.Contribution) tensor.Verdict {
+	if v != tensor.Fits && v != tensor.Outlier && v != tensor.Near {
+		return v
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.results {
+		if r := &s.results[i]; r.size == x.Size && r.dtype == x.DType && x.Repeats(&r.sample) {
+			return tensor.Result
+		}
+	}
+	return v
 }

@@ -1,6 +1,8 @@
 package residual
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/tensor"
@@ -94,5 +96,154 @@ func TestSumsIsBounded(t *testing.T) {
 	}
 	if len(s.inputs) > maxInputs {
 		t.Errorf("%d inputs", len(s.inputs))
+	}
+}
+
+// A message that repeats the last result of its tensor, or of another tensor of its size and type, is no gradient if
+// the tensor has earned trust. A tensor has one last result.
+func TestMessagesThatRepeatResults(t *testing.T) {
+	var s Sums
+	job := new(Job)
+	_, first, c := inputOf(t, 1)
+	x := tensor.Tensor{Key: 1, Part: 100, Size: len(first), DType: tensor.Float32}
+	// next gives the tensor a result.
+	next := func(result []byte) {
+		x.Part++
+		s.Put(job, x, c)
+		if _, j, _ := see(&s, x, result, 1000); j != job {
+			t.Fatal("the result is not taken")
+		}
+	}
+	judge := func(v tensor.Verdict, message []byte) tensor.Verdict {
+		m, ok := tensor.Contribute(tensor.Float32, message)
+		if !ok {
+			t.Fatal("no sample")
+		}
+		return s.Judge(v, &m)
+	}
+	_, fresh, _ := inputOf(t, 6)
+	if v := judge(tensor.Fits, first); v != tensor.Fits {
+		t.Errorf("before the first result: %v", v)
+	}
+	next(double(first))
+	for _, v := range []tensor.Verdict{tensor.Fits, tensor.Outlier, tensor.Near} {
+		if got := judge(v, first); got != tensor.Result || !got.Foreign() {
+			t.Errorf("half of the result, after the verdict %q: %q", v, got)
+		}
+		if got := judge(v, fresh); got != v {
+			t.Errorf("a fresh value, after the verdict %q: %q", v, got)
+		}
+	}
+	for _, v := range []tensor.Verdict{tensor.Unproved, tensor.Repeats, tensor.SingleSigned, tensor.FirstWeights} {
+		if got := judge(v, first); got != v {
+			t.Errorf("half of the result, after the verdict %q: %q", v, got)
+		}
+	}
+	x.Key = 2
+	next(double(fresh))
+	if a, b := judge(tensor.Fits, first), judge(tensor.Fits, fresh); a != tensor.Result || b != tensor.Result {
+		t.Errorf("results of two tensors: %v and %v", a, b)
+	}
+	x.Key = 1
+	next(double(fresh))
+	if v := judge(tensor.Fits, first); v != tensor.Fits {
+		t.Errorf("the result before the last: %v", v)
+	}
+}
+
+// A message is not compared with results of another size or type: their samples are of other places.
+func TestResultsOfOtherSizesAndTypes(t *testing.T) {
+	// steps returns n elements in 256 runs of one value each, all of which have the same samples.
+	steps := func(d tensor.DType, n int) *tensor.Contribution {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(i*256/n) - 99
+		}
+		b := make([]byte, n*d.Size())
+		tensor.FromFloat32(b, v, d)
+		c, ok := tensor.Contribute(d, b)
+		if !ok {
+			t.Fatal("no sample")
+		}
+		return &c
+	}
+	var s Sums
+	x := tensor.Tensor{Key: 1, Part: 1, Size: 4 * 1024, DType: tensor.Float32}
+	s.Put(new(Job), x, steps(tensor.Float32, 1024))
+	result := make([]byte, 4*1024)
+	v := make([]float32, 1024)
+	for i := range v {
+		v[i] = 3 * (float32(i/4) - 99)
+	}
+	tensor.FromFloat32(result, v, tensor.Float32)
+	see(&s, x, result, 4096)
+	for want, c := range map[tensor.Verdict]*tensor.Contribution{
+		tensor.Result: steps(tensor.Float32, 1024), tensor.Fits: steps(tensor.Float32, 2048), tensor.Outlier: steps(tensor.BFloat16, 2048),
+	} {
+		judged := want
+		if want == tensor.Result {
+			judged = tensor.Fits
+		}
+		if got := s.Judge(judged, c); got != want {
+			t.Errorf("%d bytes of %v: %v, want %v", c.Size, c.DType, got, want)
+		}
+	}
+}
+
+// Of more tensors than Sums has places for, the newest results are kept.
+func TestResultsAreBounded(t *testing.T) {
+	var s Sums
+	job := new(Job)
+	for part := range uint64(maxResults + 5) {
+		x, b, c := inputOf(t, part+1)
+		s.Put(job, x, c)
+		see(&s, x, b, 512)
+	}
+	if len(s.results) != maxResults {
+		t.Fatalf("%d results, want %d", len(s.results), maxResults)
+	}
+	var kept [maxResults + 5]bool
+	for _, r := range s.results {
+		kept[r.key-1] = true
+	}
+	for i, k := range kept {
+		if k != (i >= 5) {
+			t.Errorf("the result of tensor %d is kept: %v", i+1, k)
+		}
+	}
+}
+
+// The comparison of a message with as many results as Sums keeps, all of its size.
+func BenchmarkMessageAndResults(b *testing.B) {
+	const n = 64 << 10
+	r := rand.New(rand.NewPCG(3, 4))
+	fresh := func() []byte {
+		v, message := make([]float32, n), make([]byte, 4*n)
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+		tensor.FromFloat32(message, v, tensor.Float32)
+		return message
+	}
+	for _, results := range []int{1, maxResults} {
+		b.Run(fmt.Sprint(results), func(b *testing.B) {
+			var s Sums
+			job := new(Job)
+			for key := range uint64(results) {
+				x := tensor.Tensor{Key: key, Part: key + 1, Size: 4 * n, DType: tensor.Float32}
+				c, _ := tensor.Contribute(tensor.Float32, fresh())
+				s.Put(job, x, &c)
+				x.Whole = true
+				s.See(x, fresh())
+			}
+			message := fresh()
+			b.SetBytes(4 * n)
+			for b.Loop() {
+				c, _ := tensor.Contribute(tensor.Float32, message)
+				if s.Judge(tensor.Fits, &c) != tensor.Fits {
+					b.Fatal("a fresh message repeats a result")
+				}
+			}
+		})
 	}
 }

@@ -358,10 +358,13 @@ func (c *chooser) contribute(b *block) {
 	}
 }
 
-// check compares a block with the past of its tensor, and returns the reason why the block must not lose anything, or
-// tensor.OK. A sum that is no gradient ends all loss in its job.
+// check compares a block with the past of its tensor and with the last results of sums, and returns the reason why the
+// block must not lose anything, or tensor.OK. A sum that is no gradient ends all loss in its job.
 func (c *chooser) check(b *block) (why tensor.Reason, first bool) {
 	v, first := b.plan.dense.Check(b.decl.Off, b.data, presumed(&b.plan.t), b.plan.t.Placed)
+	if x, ok := c.contribution(b); ok {
+		v = c.conn.Sums.Judge(v, &x)
+	}
 	if v.Foreign() {
 		c.conn.Doubt(c.past.job, b.plan.t, v)
 	}

@@ -536,6 +536,54 @@ func TestResultsDoubtTheJob(t *testing.T) {
 	}
 }
 
+// A message that repeats the last result, as a maximum of gradients that all ranks have after their sum, is told before
+// anything of it is lost, and ends all loss in the job. So is the mean of the result.
+func TestMessagesThatRepeatTheResultLoseNothing(t *testing.T) {
+	const n = 16 << 10
+	for _, ranks := range []float32{1, 2, 3} {
+		seen := &noted{why: map[tensor.Reason]int{}}
+		s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
+		s.env.Metrics = seen
+		parts := &numbered{Parser: s.seen.Parser}
+		s.seen.Parser = parts
+		r := rand.New(rand.NewPCG(9, 10))
+		sum := make([]float32, n)
+		message := func(k float32) []byte {
+			b := make([]byte, 4*n)
+			for i := range sum {
+				sum[i] /= k
+			}
+			tensor.FromFloat32(b, sum, tensor.Float32)
+			return b
+		}
+		for step := range 7 {
+			before := len(deliver(t, s.env, s.sink.Sent()))
+			if exact := s.exactly(t, gradient(r, n)); exact != (step < 4) {
+				t.Errorf("gradient %d travels exactly: %v", step, exact)
+			}
+			arrived, other := make([]float32, n), make([]float32, n)
+			tensor.ToFloat32(arrived, deliver(t, s.env, s.sink.Sent())[before+8:], tensor.Float32)
+			tensor.ToFloat32(other, gradient(r, n), tensor.Float32)
+			for i := range sum {
+				sum[i] = arrived[i] + other[i]
+			}
+			s.direction.conn.See(tensor.Tensor{Part: parts.part, Whole: true, Size: 4 * n}, message(1))
+		}
+		if len(seen.doubted) > 0 {
+			t.Errorf("gradients doubt the job: %v", seen.doubted)
+		}
+		if !s.exactly(t, message(ranks)) {
+			t.Errorf("the result over %v ranks has lost something", ranks)
+		}
+		if len(seen.doubted) != 1 || seen.doubted[0] != tensor.Result.String() {
+			t.Errorf("the result over %v ranks: doubts %v", ranks, seen.doubted)
+		}
+		if !s.exactly(t, gradient(r, n)) {
+			t.Error("a gradient after it has lost something")
+		}
+	}
+}
+
 // A result's blocks name the model that predicts them, to a peer that takes such values. To a peer of an earlier
 // version they are values of the model's own tensor.
 func TestResultsNameTheirModel(t *testing.T) {

@@ -71,6 +71,9 @@ func (ts *tensors) supports(b *block, t tensor.Tensor, off int, data []byte) boo
 		history = nil
 	}
 	v := t.Placed.Judge(b.trust.Judge(t.DType, data, kept, history), t.DType, data, off)
+	if x, ok := contribution(&t, data); ok {
+		v = ts.sums.Judge(v, &x)
+	}
 	switch {
 	case v == tensor.Fits:
 		b.fitted, b.lost = true, false
@@ -85,14 +88,19 @@ func (ts *tensors) supports(b *block, t tensor.Tensor, off int, data []byte) boo
 	return !b.lost && (compared || t.Proof != tensor.ByUser)
 }
 
-// message samples a message of a sum. data is the whole message.
+// message samples a message of a sum.
 func (ts *tensors) message(t tensor.Tensor, data []byte) {
-	if t.Part == 0 || t.Whole || len(data) != t.Size || !t.Proof.NeedsContent() {
-		return
-	}
-	if x, ok := tensor.Contribute(t.DType, data); ok {
+	if x, ok := contribution(&t, data); ok {
 		ts.sums.Put(new(residual.Job), t, &x)
 	}
+}
+
+// contribution returns a sample of a whole message of a sum; ok is false if data is something else.
+func contribution(t *tensor.Tensor, data []byte) (x tensor.Contribution, ok bool) {
+	if t.Part == 0 || t.Whole || len(data) != t.Size || !t.Proof.NeedsContent() {
+		return x, false
+	}
+	return tensor.Contribute(t.DType, data)
 }
 
 // result takes bytes of t, and compares the result of a sum with the message before.

@@ -101,3 +101,28 @@ func TestSumsOfTheSameOfAllRanks(t *testing.T) {
 		}
 	}
 }
+
+// A sum of what the last one has given to all ranks is told by the messages that ranks put in, and they are no
+// gradients already.
+func TestSumsThatRepeatAResult(t *testing.T) {
+	gradient := map[bool]int64{}
+	for _, repeats := range []bool{false, true} {
+		b := sumsOf(t, func(rank, step int) []byte {
+			r := rand.New(rand.NewPCG(uint64(step), uint64(rank)))
+			if !repeats || step < 9 {
+				return elements(4000, func(int) float64 { return r.NormFloat64() })
+			}
+			r, other := rand.New(rand.NewPCG(uint64(step-1), 0)), rand.New(rand.NewPCG(uint64(step-1), 1))
+			return elements(4000, func(int) float64 { return (r.NormFloat64() + other.NormFloat64()) / 2 })
+		})
+		report, err := Read(bytes.NewReader(b), Config{Sums: parser.SumsGradients})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gradient[repeats] = int64(report.Connections[0].FromClient.RoleBytes.Gradient)
+	}
+	const part = 4 * 4000 / 2 // of a sum, that a rank sends as its own
+	if gradient[false]-gradient[true] != part {
+		t.Errorf("%d bytes are gradients, and %d if the last sum repeats the one before; want %d fewer", gradient[false], gradient[true], part)
+	}
+}
