@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 
@@ -33,16 +34,18 @@ type result struct {
 type sender struct {
 	store    *residual.Store
 	job      *residual.Job
+	sums     residual.Sums
+	count    uint64 // messages sent
 	messages []*message
 }
 
 // A message is one that a rank sends in each ring's first phase: its own part of a segment.
 type message struct {
+	t      tensor.Tensor
 	off, n int // in bytes
 	past   *residual.Dense
-	placed *tensor.Placement   // in the first weights; nil: not known
-	got    []byte              // its elements in the newest sum, as they arrive
-	sample tensor.Contribution // of these
+	placed *tensor.Placement // in the first weights; nil: not known
+	got    []byte            // its elements in the newest sum, as they arrive
 	enc    codecs.Encoder
 	dec    codecs.Decoder
 }
@@ -65,7 +68,8 @@ func newSender(rank, size int, codec codecs.Codec, first []byte) (*sender, error
 		if weights != nil {
 			m.placed = &tensor.Placement{Weights: []*tensor.Weights{weights}, Offsets: []int{i * segment / 4, (2 + i) * segment / 4}}
 		}
-		m.past = s.store.Dense("job", tensor.Tensor{Key: uint64(i) + 1, DType: tensor.Float32, Size: m.n}, false)
+		m.t = tensor.Tensor{Key: uint64(i) + 1, DType: tensor.Float32, Size: m.n}
+		m.past = s.store.Dense("job", m.t, false)
 		var err error
 		if m.enc, err = feedback.NewEncoder(codec, tensor.Float32, m.past.Part(0, m.n)); err != nil {
 			return nil, err
@@ -83,7 +87,9 @@ func newSender(rank, size int, codec codecs.Codec, first []byte) (*sender, error
 func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, failed, norm float64, err error) {
 	for _, m := range s.messages {
 		block := input[m.off:][:m.n]
+		sample, _ := tensor.Contribute(tensor.Float32, block)
 		v, _ := m.past.Check(0, block, false, m.placed)
+		v = s.sums.Judge(v, &sample)
 		if !learns && v.Foreign() {
 			doubted = s.job.Doubt() || doubted
 		}
@@ -91,14 +97,20 @@ func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, faile
 		for _, a := range x {
 			norm += float64(a) * float64(a)
 		}
-		m.got = block
-		if m.sample, _ = tensor.Contribute(tensor.Float32, block); learns || v != tensor.Fits || s.job.Doubted() {
+		s.count++
+		m.got, m.t.Part = block, s.count
+		if learns {
+			continue
+		}
+		if v != tensor.Fits || s.job.Doubted() {
+			s.sums.Put(s.job, m.t, &sample)
 			continue
 		}
 		earlier := m.past.SampleResidual(m.past.Part(0, m.n))
 		coded, err := m.enc.Append(nil, block)
-		if err != nil {
-			continue // it travels raw
+		if err != nil { // it travels raw
+			s.sums.Put(s.job, m.t, &sample)
+			continue
 		}
 		got := make([]byte, m.n)
 		if err := m.dec.Decode(got, coded); err != nil {
@@ -106,7 +118,8 @@ func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, faile
 		}
 		lossy += m.n
 		left := m.past.SampleResidual(m.past.Part(0, m.n))
-		m.sample.Lost(&earlier, &left)
+		sample.Lost(&earlier, &left)
+		s.sums.Put(s.job, m.t, &sample)
 		m.got = got
 		for i, y := range floats(got) {
 			failed += float64(y-x[i]) * float64(y-x[i])
@@ -115,9 +128,23 @@ func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, faile
 	return lossy, doubted, failed, norm, nil
 }
 
-// result compares what the rank has sent with the result of the sum, to which the other rank's input is other. It
-// reports whether that has doubted the job.
-func (s *sender) result(name string, other []byte) (doubted bool) {
+// result makes the sender's part of the result of a sum, to which the other rank's input is other, and compares it with
+// the sender's messages. It reports whether that has doubted the job.
+func (s *sender) result(name string, result, other []byte) (doubted bool) {
+	for _, m := range s.messages {
+		part := result[m.off:][:m.n]
+		combine(name, part, m.got, other[m.off:][:m.n])
+		whole := m.t
+		whole.Whole = true
+		if _, job, v := s.sums.See(whole, part); job != nil && v.Foreign() {
+			doubted = s.job.Doubt() || doubted
+		}
+	}
+	return doubted
+}
+
+// combine sets result to the sum of two ranks' elements, or to their maximum, minimum or product if that is the name.
+func combine(name string, result, one, other []byte) {
 	op := func(x, y float32) float32 { return x + y }
 	switch name {
 	case "maximum":
@@ -127,20 +154,11 @@ func (s *sender) result(name string, other []byte) (doubted bool) {
 	case "product":
 		op = func(x, y float32) float32 { return x * y }
 	}
-	for _, m := range s.messages {
-		y := floats(other[m.off:][:m.n])
-		for i, x := range floats(m.got) {
-			y[i] = op(x, y[i])
-		}
-		result := make([]byte, m.n)
-		tensor.FromFloat32(result, y, tensor.Float32)
-		sampler := m.sample.NewResultSampler()
-		sampler.Feed(0, result)
-		if sample, ok := sampler.Result(); ok && m.sample.Judge(&sample).Foreign() {
-			doubted = s.job.Doubt() || doubted
-		}
+	v := floats(one)
+	for i, y := range floats(other) {
+		v[i] = op(v[i], y)
 	}
-	return doubted
+	tensor.FromFloat32(result, v, tensor.Float32)
 }
 
 func floats(b []byte) []float32 {
@@ -150,7 +168,8 @@ func floats(b []byte) []float32 {
 }
 
 // play sends all sums of a recording. broadcast: the proxies see the weights that DistributedDataParallel broadcasts
-// before the first step.
+// before the first step. Where a rank has put the result of the last sum into a sum, as it was recorded, play puts in
+// the result that the ranks have now, which has lost something.
 func play(r *recording, codec string, broadcast bool) (*result, error) {
 	c, err := all.New(codec)
 	if err != nil {
@@ -172,21 +191,27 @@ func play(r *recording, codec string, broadcast bool) (*result, error) {
 		senders = append(senders, s)
 	}
 	res := &result{job: r.job}
+	recorded, delivered := make([]byte, 4*r.elements), make([]byte, 4*r.elements) // the last result
 	for k, name := range r.names {
 		doubted, lossy := false, 0
 		var failed, norm float64
+		var inputs [2][]byte
+		for rank := range inputs {
+			if inputs[rank] = r.input(k, rank); k > 0 && bytes.Equal(inputs[rank], recorded) {
+				inputs[rank] = bytes.Clone(delivered)
+			}
+		}
 		for rank, s := range senders {
-			l, d, f, n, err := s.send(r.input(k, rank), k < learning)
+			l, d, f, n, err := s.send(inputs[rank], k < learning)
 			if err != nil {
 				return nil, err
 			}
 			lossy, doubted, failed, norm = lossy+l, doubted || d, failed+f, norm+n
 		}
 		for rank, s := range senders {
-			if k >= learning && s.result(name, r.input(k, 1-rank)) {
-				doubted = true
-			}
+			doubted = s.result(name, delivered, inputs[1-rank]) || doubted
 		}
+		combine(name, recorded, r.input(k, 0), r.input(k, 1))
 		res.count(name, float64(lossy)/float64(4*r.elements), doubted, math.Sqrt(failed/max(norm, math.SmallestNonzeroFloat64)))
 	}
 	return res, nil

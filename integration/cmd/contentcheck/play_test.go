@@ -18,29 +18,45 @@ import (
 func write(t *testing.T, sums, elements int) string {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(1, 2))
-	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 2, %d), }", sums, elements)
-	b := append([]byte("\x93NUMPY\x01\x00"), binary.LittleEndian.AppendUint16(nil, uint16(len(header)+1))...)
-	b = append(b, header+"\n"...)
-	weights := make([]float64, elements)
+	weights := make([]float32, elements)
 	for i := range weights {
-		weights[i] = 3 * rnd.NormFloat64()
+		weights[i] = float32(3 * rnd.NormFloat64())
 	}
-	var names []string
-	for k := range sums {
-		name := "gradient"
+	return writeSums(t, sums, elements, func(k int, _ [2][]float32) (name string, ranks [2][]float32) {
+		name = "gradient"
 		if k%5 == 4 {
 			name = "weights"
 		}
-		names = append(names, name)
-		for range 2 {
+		for rank := range ranks {
+			ranks[rank] = make([]float32, elements)
 			for i := range elements {
-				x := rnd.NormFloat64()
+				x := float32(rnd.NormFloat64())
 				if name == "weights" {
 					x = weights[i] + 0.1*x
 				}
-				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
+				ranks[rank][i] = x
 			}
 		}
+		return name, ranks
+	})
+}
+
+// writeSums writes a recording of the sums that next returns, given the last one.
+func writeSums(t *testing.T, sums, elements int, next func(k int, last [2][]float32) (string, [2][]float32)) string {
+	t.Helper()
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 2, %d), }", sums, elements)
+	b := append([]byte("\x93NUMPY\x01\x00"), binary.LittleEndian.AppendUint16(nil, uint16(len(header)+1))...)
+	b = append(b, header+"\n"...)
+	var names []string
+	var last [2][]float32
+	for k := range sums {
+		name, ranks := next(k, last)
+		for _, v := range ranks {
+			for _, x := range v {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+			}
+		}
+		names, last = append(names, name), ranks
 	}
 	file := filepath.Join(t.TempDir(), "job.npy")
 	for name, data := range map[string]string{file: string(b), strings.TrimSuffix(file, "npy") + "txt": strings.Join(names, "\n")} {
@@ -89,6 +105,37 @@ func TestPlayWithFirstWeights(t *testing.T) {
 	}
 	if with.firstGradient != 0 || with.othersLossy != 0 || with.first >= without.first {
 		t.Errorf("%+v, and without the first weights %+v", with, without)
+	}
+}
+
+// The maximum of gradients that all ranks have after their sum loses nothing: the ranks put in the result as it has
+// arrived, with its losses.
+func TestPlayMaximaOfResults(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	const elements = 8003
+	r, err := open(writeSums(t, 20, elements, func(k int, last [2][]float32) (string, [2][]float32) {
+		total, other := make([]float32, elements), make([]float32, elements)
+		for i := range total {
+			if k == 12 {
+				total[i] = last[0][i] + last[1][i]
+			} else {
+				total[i], other[i] = float32(rnd.NormFloat64()), float32(rnd.NormFloat64())
+			}
+		}
+		if k == 12 {
+			return "maximum", [2][]float32{total, total}
+		}
+		return "gradient", [2][]float32{total, other}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := play(r, "3lc", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.others != 1 || res.othersLossy != 0 || res.first != 1 || res.firstGradient != 0 || res.share < 5 {
+		t.Errorf("%+v", res)
 	}
 }
 
