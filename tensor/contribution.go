@@ -84,7 +84,7 @@ func (c *Contribution) Judge(result *Sample) Verdict {
 }
 
 // Repeats reports whether the message is a multiple of the result of an earlier message of as many elements. All ranks
-// have that result, and no gradient of theirs is like it: the message is what they do with the result.
+// have that result, and no gradient of theirs is like it: the rank has made the message from the result.
 func (c *Contribution) Repeats(earlier *Sample) bool { return c.own.multiple(earlier, exactMultiple) }
 
 // A ResultSampler samples the result of a message as its bytes pass, in order.

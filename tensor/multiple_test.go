@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A message is what a rank makes of an earlier result if it is a multiple of it, also where some elements were
-// clipped or rounded. A fresh gradient is none, nor is a value that has too little for anybody to tell.
+// A message repeats a result if it is a multiple of the result, also where some elements were clipped or rounded. A
+// fresh gradient repeats none, nor does a value with too few different elements.
 func TestMessagesThatRepeatAResult(t *testing.T) {
 	const n = 4000
 	rnd := rand.New(rand.NewPCG(21, 1))

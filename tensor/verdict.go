@@ -14,7 +14,7 @@ const (
 	Replicated                  // the block was no gradient: the result is a multiple of it, so that all ranks have the same
 	Product                     // the block was no summand: nothing of it is in the result
 	FirstWeights                // the block is no gradient: it is like the weights that the job broadcast at first
-	Result                      // the block is no gradient: it is a multiple of what an earlier sum has given to all ranks
+	Result                      // the block is no gradient: it is a multiple of the result of an earlier sum, which all ranks have
 )
 
 var verdictNames = [...]string{"fits", "outlier", "near an earlier sum", "unproved", "repeats an earlier sum, and not the last one", "has elements of one sign only",

@@ -153,7 +153,7 @@ func TestMessagesThatRepeatResults(t *testing.T) {
 
 // A message is not compared with results of another size or type: their samples are of other places.
 func TestResultsOfOtherSizesAndTypes(t *testing.T) {
-	// steps returns n elements in 256 runs of one value each, all of which have the same samples.
+	// steps returns n elements in 256 runs of one value each: slices of any length n have the same samples.
 	steps := func(d tensor.DType, n int) *tensor.Contribution {
 		v := make([]float32, n)
 		for i := range v {

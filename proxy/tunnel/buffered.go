@@ -27,7 +27,7 @@ type bufferedConn struct {
 
 	in     []byte         // one reader, no lock
 	r, w   int            // in[r:w] is read ahead
-	tracks *recordTracker // of what Read returns; nil: it is no TLS
+	tracks *recordTracker // follows the bytes that Read returns; nil: the connection has no TLS
 }
 
 // A recordTracker follows the records of TLS in a stream of bytes: RFC 8446, 5.1.
@@ -39,7 +39,7 @@ type recordTracker struct {
 }
 
 const (
-	recordHeader = 5   // bytes, the last two of which say how many follow
+	recordHeader = 5   // bytes; the last two say how many bytes follow
 	recordsAhead = 512 // bytes behind a record that may come with it
 )
 

@@ -104,7 +104,7 @@ func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, al
 		return nil, fmt.Errorf("TLS with %v: %w", raw.RemoteAddr(), err)
 	}
 	l.begin()
-	l.tracks.records = 0 // those of the handshake
+	l.tracks.records = 0 // records of the handshake do not count
 	for _, leaf := range []*x509.Certificate{l.keys.cert.Leaf, l.tls.ConnectionState().PeerCertificates[0]} {
 		if l.expiry.IsZero() || leaf.NotAfter.Before(l.expiry) {
 			l.expiry = leaf.NotAfter

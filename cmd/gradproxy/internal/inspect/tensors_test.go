@@ -102,8 +102,7 @@ func TestSumsOfTheSameOfAllRanks(t *testing.T) {
 	}
 }
 
-// A sum of what the last one has given to all ranks is told by the messages that ranks put in, and they are no
-// gradients already.
+// The messages of a sum tell whether the sum is of earlier results: these messages are no gradients.
 func TestSumsThatRepeatAResult(t *testing.T) {
 	gradient := map[bool]int64{}
 	for _, repeats := range []bool{false, true} {
