@@ -21,6 +21,7 @@ const (
 	repeatCosine  = 0.97 // minimum of the same for one that it repeats,
 	repeatNorm    = 1.5  // maximum ratio of the norms of the two, either way,
 	lastCosine    = 0.5  // and maximum of the cosine with the last value that fitted in
+	freshCosine   = 0.8  // maximum of the cosine of a fresh value with any earlier one that it may be near
 	signed        = 64   // elements that are not zero from which on a sample tells whether all have one sign
 	mixed         = 0.05 // minimum part of the rarer sign in an earlier sample, for one sign to be news
 	settles       = 3    // values that do not fit in, in a row, after which the next ones do: the sequence has changed
@@ -69,9 +70,11 @@ func (t *Trust) Judge(d DType, block, kept []byte, h *History) Verdict {
 	if !ok {
 		return Unproved
 	}
-	v := Fits
+	v, fresh := Fits, c.fresh()
 	if h != nil {
-		v = h.judge(d, block, math.Sqrt(c.norm), c.abs/math.Sqrt(c.norm*float64(c.n)))
+		var alike float64
+		v, alike = h.judge(d, block, math.Sqrt(c.norm), c.abs/math.Sqrt(c.norm*float64(c.n)))
+		fresh = fresh && v == Fits && alike <= freshCosine
 	}
 	if v == Near || v.Foreign() {
 		if !t.earned {
@@ -80,17 +83,22 @@ func (t *Trust) Judge(d DType, block, kept []byte, h *History) Verdict {
 		t.lose()
 		return v
 	}
-	if !t.judge(c, ok) {
+	if !t.judge(c.plausible(), fresh) {
 		return Unproved
 	}
 	return v
 }
 
-// judge compares a block with the samples, and keeps one of it. It returns Fits, Outlier, Near or a Foreign verdict.
-func (h *History) judge(d DType, block []byte, norm, shape float64) (v Verdict) {
+// judge compares a block with the samples, and keeps one of it. It returns Fits, Outlier, Near or a Foreign verdict,
+// and the greatest cosine with an earlier value of about its norm.
+func (h *History) judge(d DType, block []byte, norm, shape float64) (v Verdict, alike float64) {
 	var s sample
 	s.take(d, block, norm)
-	near := h.nearest(&s)
+	alike = h.alike(&s)
+	near := alike
+	if h.values == 0 || s.cosine(&h.recent[(h.values-1)%recentSamples]) > lastCosine {
+		near = 0
+	}
 	switch {
 	case h.singleSigned(&s):
 		v = SingleSigned
@@ -113,7 +121,7 @@ func (h *History) judge(d DType, block []byte, norm, shape float64) (v Verdict) 
 		h.unlike[h.unlikes%unlikeSamples] = s
 		h.unlikes++
 	}
-	return v
+	return v, alike
 }
 
 // take samples a block, at places that depend on its length only.
@@ -161,12 +169,8 @@ func (h *History) singleSigned(s *sample) bool {
 	return false
 }
 
-// nearest returns the greatest cosine of s with an earlier value of about its norm; 0 if s has much of the last one
-// that fitted in.
-func (h *History) nearest(s *sample) (cosine float64) {
-	if h.values == 0 || s.cosine(&h.recent[(h.values-1)%recentSamples]) > lastCosine {
-		return 0
-	}
+// alike returns the greatest cosine of s with an earlier value of about its norm.
+func (h *History) alike(s *sample) (cosine float64) {
 	for _, kept := range [...][]sample{h.recent[:], h.unlike[:]} {
 		for i := range kept {
 			if o := &kept[i]; o.norm <= repeatNorm*s.norm && s.norm <= repeatNorm*o.norm {

@@ -132,6 +132,25 @@ func TestNearValues(t *testing.T) {
 	}
 }
 
+// Two kinds of sums that take turns in one place earn no trust, if one of them moves slowly or they differ in their
+// norms, though each value differs from the last one by its norm.
+func TestTurnsEarnNoTrust(t *testing.T) {
+	for _, c := range []struct {
+		moves, norm, other float64 // of the weights: how far in a step, and their norm; norm of the others
+	}{{0.6, 1, 1}, {0.6, 1, 2}, {2, 3, 1}, {2, 1.7, 1}} {
+		s := newSequence(uint64(10 * (c.moves + c.norm)))
+		weights := s.fresh(c.norm)
+		for step := range 20 {
+			weights = plus(1/math.Sqrt(1+c.moves*c.moves), weights, c.norm*c.moves/math.Sqrt(1+c.moves*c.moves), s.fresh(1))
+			for i, v := range [][]float64{weights, s.fresh(c.other)} {
+				if got := s.next(v); got == Fits || s.trust.earned {
+					t.Fatalf("%+v: value %d of kind %d: %v, trust: %v", c, step, i, got, s.trust.earned)
+				}
+			}
+		}
+	}
+}
+
 // Magnitudes, squares and maxima of them have one sign. A tensor whose values always have is not trusted.
 func TestSingleSigned(t *testing.T) {
 	magnitudes := func(v []float64) []float64 {

@@ -32,7 +32,8 @@ const (
 // as weights' magnitudes.
 //
 // Trust is earned: the zero Trust has none. Three plausible values in a row that each differ from the value before by
-// at least their own norm win it, and the next value is the first that may lose something. Averaged weights never do
+// at least their own norm, and that fit in with their History and are not like any value in it, win it. The next value
+// is the first that may lose something. Averaged weights never do
 // that; gradients do at once. A value that is not plausible ends trust. After the second loss of trust six such values
 // are needed, after the third twelve, and at most 3072, so that a tensor that alternates between gradients and
 // something else soon travels exactly. Once sixteen times as many values have passed, earlier losses are forgotten.
@@ -43,13 +44,11 @@ type Trust struct {
 	good   uint16 // values that have passed since trust was won
 }
 
-// judge reports whether the value after a change may be coded with loss; ok is false if there was nothing to compare.
-func (t *Trust) judge(c change, ok bool) bool {
+// judge reports whether a value may be coded with loss.
+func (t *Trust) judge(plausible, fresh bool) bool {
 	switch {
-	case !ok:
-		return false
 	case t.earned:
-		if !c.plausible() {
+		if !plausible {
 			t.lose()
 		} else if t.need > 0 {
 			if t.good++; t.good >= goodValues*t.need {
@@ -57,7 +56,7 @@ func (t *Trust) judge(c change, ok bool) bool {
 			}
 		}
 		return t.earned
-	case c.plausible() && c.fresh():
+	case plausible && fresh:
 		if t.fresh++; t.fresh >= max(freshValues, t.need) {
 			t.earned, t.fresh = true, 0
 		}

@@ -341,15 +341,15 @@ func TestPresumedTrust(t *testing.T) {
 	fits, same := change{norm: 1, last: 1, diff: 1, abs: 50, lastAbs: 50, n: 100}, change{norm: 1, last: 1, abs: 50, lastAbs: 50, n: 100}
 	var trust Trust
 	trust.Presume()
-	if !trust.judge(fits, true) {
+	if !trust.judge(fits.plausible(), fits.fresh()) {
 		t.Error("presumed trust is none")
 	}
-	if trust.judge(same, true) {
+	if trust.judge(same.plausible(), same.fresh()) {
 		t.Error("a value that does not change is trusted")
 	}
 	for i := range 2 * freshValues {
 		trust.Presume()
-		if got, want := trust.judge(fits, true), i >= freshValues; got != want {
+		if got, want := trust.judge(fits.plausible(), fits.fresh()), i >= freshValues; got != want {
 			t.Errorf("value %d after trust was lost is trusted: %v, want %v", i, got, want)
 		}
 	}

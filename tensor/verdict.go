@@ -7,6 +7,7 @@ const (
 	Fits         Verdict = iota // the block may lose something
 	Outlier                     // the block must travel as it is, this time: its norm is unlike the norms before
 	Near                        // the block must travel as it is: it is near an earlier value, and not near the last one
+	Predicted                   // the block must travel as it is: it follows from the results of earlier sums
 	Unproved                    // the block must travel as it is: trust is not earned, or was lost
 	Repeats                     // the block is no gradient: it repeats an earlier value, and is not near the last one
 	SingleSigned                // the block is no gradient: its elements have one sign, and earlier values had both
@@ -17,7 +18,7 @@ const (
 	Result                      // the block is no gradient: it is a multiple of the result of an earlier sum, which all ranks have
 )
 
-var verdictNames = [...]string{"fits", "outlier", "near an earlier sum", "unproved", "repeats an earlier sum, and not the last one", "has elements of one sign only",
+var verdictNames = [...]string{"fits", "outlier", "near an earlier sum", "follows from the results of earlier sums", "unproved", "repeats an earlier sum, and not the last one", "has elements of one sign only",
 	"is a maximum, a minimum, or a sum of values of one sign", "sums the same of all ranks", "is a product", "is like the weights that the job has broadcast",
 	"repeats the result of an earlier sum"}
 

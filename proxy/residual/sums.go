@@ -4,7 +4,7 @@ import "github.com/gradproxy/gradproxy/tensor"
 
 const (
 	maxInputs  = 64   // samples of inputs that a Sums keeps, 2 KiB each
-	maxResults = 64   // samples of results that it keeps, 1 KiB each
+	maxResults = 64   // tensors of whose results it keeps samples, 6 KiB each
 	staleAge   = 1024 // inputs after which the result of an earlier one will not come
 )
 
@@ -17,17 +17,18 @@ type Sums struct {
 	under  *input            // the one whose result is passing
 	result *tensor.ResultSampler
 
-	results []result // the last one of each tensor
-	came    int      // results that have ever come
+	results []*result // of each tensor
+	came    int       // results that have ever come
 }
 
-// A result is a sample of the last result of a tensor's sum.
+// A result has samples of the results of a tensor's sums.
 type result struct {
-	key    uint64
-	dtype  tensor.DType
-	size   int // bytes of the message
-	number int // of the result, in the order in which results came
-	sample tensor.Sample
+	key      uint64
+	dtype    tensor.DType
+	size     int // bytes of the message
+	number   int // of the last result, in the order in which results came
+	sample   tensor.Sample
+	averages tensor.Averages
 }
 
 // An input is a sample of a message, until its result comes.
@@ -95,41 +96,49 @@ func (s *Sums) See(t tensor.Tensor, b []byte) (of tensor.Tensor, job *Job, v ten
 	return in.t, in.job, in.sample.Judge(&sample)
 }
 
-// keep keeps the result of a message in place of the tensor's last one, or of the oldest if there are too many.
+// keep keeps the result of a message in place of the tensor's last one. If there are too many tensors, it forgets the
+// one whose last result is oldest.
 func (s *Sums) keep(t *tensor.Tensor, sample *tensor.Sample) {
 	s.came++
-	at, oldest := -1, 0
-	for i := range s.results {
-		if s.results[i].key == t.Key {
-			at = i
+	var r *result
+	for _, old := range s.results {
+		if old.key == t.Key {
+			r = old
 			break
 		}
-		if s.results[i].number < s.results[oldest].number {
-			oldest = i
+		if r == nil || old.number < r.number {
+			r = old
 		}
 	}
-	switch {
-	case at < 0 && len(s.results) < maxResults:
-		at = len(s.results)
-		s.results = append(s.results, result{})
-	case at < 0:
-		at = oldest
+	if r == nil || r.key != t.Key && len(s.results) < maxResults {
+		r = new(result)
+		s.results = append(s.results, r)
 	}
-	s.results[at] = result{key: t.Key, dtype: t.DType, size: t.Size, number: s.came, sample: *sample}
+	if r.key != t.Key || r.dtype != t.DType || r.size != t.Size {
+		*r = result{key: t.Key, dtype: t.DType, size: t.Size}
+	}
+	r.number, r.sample = s.came, *sample
+	r.averages.Add(sample)
 }
 
-// Judge returns the verdict on a message, for which the content check has said v. The message is no gradient if it
-// repeats the last result of its own tensor, or of another of its size, and earlier values did not: they have earned
-// trust.
-func (s *Sums) Judge(v tensor.Verdict, x *tensor.Contribution) tensor.Verdict {
+// Judge returns the verdict on a message of the tensor with a key, for which the content check has said v. The message
+// is no gradient if it repeats the last result of its own tensor, or of another of its size, and earlier values did
+// not: they have earned trust. It travels as it is if it follows from the results of its own tensor.
+func (s *Sums) Judge(v tensor.Verdict, key uint64, x *tensor.Contribution) tensor.Verdict {
 	if v != tensor.Fits && v != tensor.Outlier && v != tensor.Near {
 		return v
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.results {
-		if r := &s.results[i]; r.size == x.Size && r.dtype == x.DType && x.Repeats(&r.sample) {
+	for _, r := range s.results {
+		if r.size != x.Size || r.dtype != x.DType {
+			continue
+		}
+		if x.Repeats(&r.sample) {
 			return tensor.Result
+		}
+		if v == tensor.Fits && r.key == key && r.averages.Predict(x) {
+			v = tensor.Predicted
 		}
 	}
 	return v

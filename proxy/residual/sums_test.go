@@ -119,7 +119,7 @@ func TestMessagesThatRepeatResults(t *testing.T) {
 		if !ok {
 			t.Fatal("no sample")
 		}
-		return s.Judge(v, &m)
+		return s.Judge(v, 99, &m) // of a tensor without results of its own
 	}
 	_, fresh, _ := inputOf(t, 6)
 	if v := judge(tensor.Fits, first); v != tensor.Fits {
@@ -148,6 +148,70 @@ func TestMessagesThatRepeatResults(t *testing.T) {
 	next(double(fresh))
 	if v := judge(tensor.Fits, first); v != tensor.Fits {
 		t.Errorf("the result before the last: %v", v)
+	}
+}
+
+// An optimizer's momentum follows from the results of its tensor's sums, and travels as it is. Gradients do not follow,
+// nor does anything from the results of another tensor, of another type, or from before another type came.
+func TestMomentumFollowsFromResults(t *testing.T) {
+	const n = 2048
+	rnd := rand.New(rand.NewPCG(8, 8))
+	var s Sums
+	job := new(Job)
+	encode := func(v []float32, d tensor.DType) ([]byte, *tensor.Contribution) {
+		b := make([]byte, len(v)*d.Size())
+		tensor.FromFloat32(b, v, d)
+		c, ok := tensor.Contribute(d, b)
+		if !ok {
+			t.Fatal("no sample")
+		}
+		return b, &c
+	}
+	x := tensor.Tensor{Key: 7, Size: 4 * n, DType: tensor.Float32}
+	gradient := func() []float32 {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(rnd.NormFloat64())
+		}
+		return v
+	}
+	momentum := make([]float32, n)
+	for step := range 12 {
+		_, c := encode(gradient(), x.DType)
+		if v := s.Judge(tensor.Fits, x.Key, c); v != tensor.Fits {
+			t.Errorf("step %d: a gradient: %v", step, v)
+		}
+		x.Part++
+		s.Put(job, x, c)
+		sum := gradient()
+		b, _ := encode(sum, x.DType)
+		see(&s, x, b, 1000)
+		for i := range momentum {
+			momentum[i] = 0.9*momentum[i] + 0.1*sum[i]
+		}
+	}
+	_, c := encode(momentum, x.DType)
+	for v, want := range map[tensor.Verdict]tensor.Verdict{tensor.Fits: tensor.Predicted, tensor.Outlier: tensor.Outlier, tensor.Near: tensor.Near, tensor.Unproved: tensor.Unproved} {
+		if got := s.Judge(v, x.Key, c); got != want || got.Foreign() {
+			t.Errorf("momentum, after the verdict %q: %q", v, got)
+		}
+	}
+	if v := s.Judge(tensor.Fits, 8, c); v != tensor.Fits {
+		t.Errorf("of another tensor: %v", v)
+	}
+	x.DType, x.Size = tensor.BFloat16, 2*n
+	_, halves := encode(momentum, x.DType)
+	if v := s.Judge(tensor.Fits, x.Key, halves); v != tensor.Fits {
+		t.Errorf("of another type: %v", v)
+	}
+	x.Part++
+	s.Put(job, x, halves)
+	b, _ := encode(gradient(), x.DType)
+	see(&s, x, b, 1000)
+	for _, c := range []*tensor.Contribution{c, halves} {
+		if v := s.Judge(tensor.Fits, x.Key, c); v != tensor.Fits {
+			t.Errorf("of %v, after a result of another type: %v", c.DType, v)
+		}
 	}
 }
 
@@ -184,7 +248,7 @@ func TestResultsOfOtherSizesAndTypes(t *testing.T) {
 		if want == tensor.Result {
 			judged = tensor.Fits
 		}
-		if got := s.Judge(judged, c); got != want {
+		if got := s.Judge(judged, 99, c); got != want {
 			t.Errorf("%d bytes of %v: %v, want %v", c.Size, c.DType, got, want)
 		}
 	}
@@ -230,7 +294,7 @@ func BenchmarkMessageAndResults(b *testing.B) {
 			var s Sums
 			job := new(Job)
 			for key := range uint64(results) {
-				x := tensor.Tensor{Key: key, Part: key + 1, Size: 4 * n, DType: tensor.Float32}
+				x := tensor.Tensor{Key: key + 1, Part: key + 1, Size: 4 * n, DType: tensor.Float32}
 				c, _ := tensor.Contribute(tensor.Float32, fresh())
 				s.Put(job, x, &c)
 				x.Whole = true
@@ -240,7 +304,7 @@ func BenchmarkMessageAndResults(b *testing.B) {
 			b.SetBytes(4 * n)
 			for b.Loop() {
 				c, _ := tensor.Contribute(tensor.Float32, message)
-				if s.Judge(tensor.Fits, &c) != tensor.Fits {
+				if s.Judge(tensor.Fits, 1, &c) != tensor.Fits {
 					b.Fatal("a fresh message repeats a result")
 				}
 			}

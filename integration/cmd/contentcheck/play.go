@@ -89,7 +89,7 @@ func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, faile
 		block := input[m.off:][:m.n]
 		sample, _ := tensor.Contribute(tensor.Float32, block)
 		v, _ := m.past.Check(0, block, false, m.placed)
-		v = s.sums.Judge(v, &sample)
+		v = s.sums.Judge(v, m.t.Key, &sample)
 		if !learns && v.Foreign() {
 			doubted = s.job.Doubt() || doubted
 		}

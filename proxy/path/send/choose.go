@@ -363,7 +363,7 @@ func (c *chooser) contribute(b *block) {
 func (c *chooser) check(b *block) (why tensor.Reason, first bool) {
 	v, first := b.plan.dense.Check(b.decl.Off, b.data, presumed(&b.plan.t), b.plan.t.Placed)
 	if x, ok := c.contribution(b); ok {
-		v = c.conn.Sums.Judge(v, &x)
+		v = c.conn.Sums.Judge(v, b.plan.t.Key, &x)
 	}
 	if v.Foreign() {
 		c.conn.Doubt(c.past.job, b.plan.t, v)

@@ -584,6 +584,53 @@ func TestMessagesThatRepeatTheResultLoseNothing(t *testing.T) {
 	}
 }
 
+// An optimizer's momentum follows from the results of the sums before, and travels exactly. It does not doubt the job,
+// as a gradient may follow from them too.
+func TestMomentumLosesNothing(t *testing.T) {
+	const n = 16 << 10
+	seen := &noted{why: map[tensor.Reason]int{}}
+	s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
+	s.env.Metrics = seen
+	parts := &numbered{Parser: s.seen.Parser}
+	s.seen.Parser = parts
+	r := rand.New(rand.NewPCG(11, 12))
+	momentum := make([]float32, n)
+	for step := range 9 {
+		before := len(deliver(t, s.env, s.sink.Sent()))
+		if exact := s.exactly(t, gradient(r, n)); exact != (step < 4) {
+			t.Errorf("gradient %d travels exactly: %v", step, exact)
+		}
+		arrived, other := make([]float32, n), make([]float32, n)
+		tensor.ToFloat32(arrived, deliver(t, s.env, s.sink.Sent())[before+8:], tensor.Float32)
+		tensor.ToFloat32(other, gradient(r, n), tensor.Float32)
+		for i := range arrived {
+			arrived[i] += other[i]
+			momentum[i] = 0.7*momentum[i] + 0.3*arrived[i]
+		}
+		result := make([]byte, 4*n)
+		tensor.FromFloat32(result, arrived, tensor.Float32)
+		s.direction.conn.See(tensor.Tensor{Part: parts.part, Whole: true, Size: 4 * n}, result)
+	}
+	norm := 0.0
+	for _, x := range momentum {
+		norm += float64(x) * float64(x)
+	}
+	for i := range momentum {
+		momentum[i] *= float32(math.Sqrt(n / norm)) // to the norm of a gradient
+	}
+	message := make([]byte, 4*n)
+	tensor.FromFloat32(message, momentum, tensor.Float32)
+	if !s.exactly(t, message) {
+		t.Error("momentum has lost something")
+	}
+	if s.exactly(t, gradient(r, n)) {
+		t.Error("the gradient after it travels exactly")
+	}
+	if len(seen.doubted) > 0 {
+		t.Errorf("momentum doubts the job: %v", seen.doubted)
+	}
+}
+
 // A result's blocks name the model that predicts them, to a peer that takes such values. To a peer of an earlier
 // version they are values of the model's own tensor.
 func TestResultsNameTheirModel(t *testing.T) {

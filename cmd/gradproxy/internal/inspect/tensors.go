@@ -72,13 +72,13 @@ func (ts *tensors) supports(b *block, t tensor.Tensor, off int, data []byte) boo
 	}
 	v := t.Placed.Judge(b.trust.Judge(t.DType, data, kept, history), t.DType, data, off)
 	if x, ok := contribution(&t, data); ok {
-		v = ts.sums.Judge(v, &x)
+		v = ts.sums.Judge(v, t.Key, &x)
 	}
 	switch {
 	case v == tensor.Fits:
 		b.fitted, b.lost = true, false
 		return true
-	case v == tensor.Outlier:
+	case v == tensor.Outlier, v == tensor.Predicted:
 		return false
 	case v != tensor.Unproved, compared && !plausible:
 		b.lost = b.lost || b.fitted

@@ -125,3 +125,44 @@ func TestSumsThatRepeatAResult(t *testing.T) {
 		t.Errorf("%d bytes are gradients, and %d if the last sum repeats the one before; want %d fewer", gradient[false], gradient[true], part)
 	}
 }
+
+// A message that follows from the results of earlier sums is not taken for a gradient, and the one after it is, unless
+// the result tells that all ranks have summed the same, as momentum.
+func TestSumsThatFollowFromResults(t *testing.T) {
+	const part = 4 * 4000 / 2 // of a sum, that a rank sends as its own
+	random := func(step, rank int) []byte {
+		r := rand.New(rand.NewPCG(uint64(step), uint64(rank)))
+		return elements(4000, func(int) float64 { return r.NormFloat64() })
+	}
+	gradients := func(at int, own float64) int64 { // at: the step whose messages follow; own: how much of each rank's own they have
+		b := sumsOf(t, func(rank, step int) []byte {
+			if step != at {
+				return random(step, rank)
+			}
+			message, v := make([]float64, 4000), make([]float32, 4000)
+			add := func(step, rank int, k float64) {
+				tensor.ToFloat32(v, random(step, rank), tensor.Float32)
+				for i, x := range v {
+					message[i] += k * float64(x)
+				}
+			}
+			for earlier := range step {
+				add(earlier, 0, math.Pow(0.5, float64(step-earlier)))
+				add(earlier, 1, math.Pow(0.5, float64(step-earlier)))
+			}
+			add(step, rank, own)
+			return elements(4000, func(i int) float64 { return message[i] })
+		})
+		report, err := Read(bytes.NewReader(b), Config{Sums: parser.SumsGradients})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int64(report.Connections[0].FromClient.RoleBytes.Gradient)
+	}
+	all := gradients(99, 0)
+	for own, want := range map[float64]int64{0: 2 * part, 0.1: part} {
+		if got := all - gradients(8, own); got != want {
+			t.Errorf("%d of %d bytes are no gradients if sum 8 follows, with %v of the rank's own; want %d", got, all, own, want)
+		}
+	}
+}
