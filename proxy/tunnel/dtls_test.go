@@ -348,7 +348,20 @@ func FuzzSuite(f *testing.F) {
 	})
 }
 
-// TestDTLSRefuses: a peer without our suites, without a certificate, or with one of another authority is refused.
+// An oldClient is a client's connection of datagrams on which it offers DTLS 1.0 at most.
+type oldClient struct{ net.Conn }
+
+func (c oldClient) Write(p []byte) (int, error) {
+	const version = dtlsHeader + messageHeader // of a ClientHello: RFC 6347, 4.2.2
+	p = bytes.Clone(p)
+	if p[0] == dtlsHandshake && p[dtlsHeader] == 1 {
+		copy(p[version:], []byte{254, 255})
+	}
+	return c.Conn.Write(p)
+}
+
+// TestDTLSRefuses: a peer without our suites, without a certificate, with one of another authority, or with an older
+// version is refused.
 func TestDTLSRefuses(t *testing.T) {
 	id, other := identities(t, "paris", "tokyo"), identities(t, "paris")
 	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
@@ -362,12 +375,19 @@ func TestDTLSRefuses(t *testing.T) {
 		}
 		return c
 	}
+	const old = "DTLS 1.0"
 	for name, change := range map[string]func(c *dtls.Config){
 		"":                  func(*dtls.Config) {},
 		"pion's suites":     func(c *dtls.Config) { c.CipherSuites, c.CustomCipherSuites = nil, nil },
 		"no certificate":    func(c *dtls.Config) { c.Certificates = nil },
 		"another authority": func(c *dtls.Config) { c.Certificates = []tls.Certificate{load(other("paris"))} },
 		"no master secret":  func(c *dtls.Config) { c.ExtendedMasterSecret = dtls.DisableExtendedMasterSecret },
+		old:                 func(*dtls.Config) {},
+		"shared key": func(c *dtls.Config) {
+			c.Certificates, c.CustomCipherSuites = nil, nil
+			c.CipherSuites = []dtls.CipherSuiteID{dtls.TLS_PSK_WITH_AES_128_GCM_SHA256}
+			c.PSK, c.PSKIdentityHint = func([]byte) ([]byte, error) { return []byte("secret"), nil }, []byte("paris")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ln, err := udp.Listen("127.0.0.1:0")
@@ -399,7 +419,11 @@ func TestDTLSRefuses(t *testing.T) {
 			c := &dtls.Config{Certificates: []tls.Certificate{load(id("paris"))}, CipherSuites: []dtls.CipherSuiteID{}, CustomCipherSuites: dtlsSuites,
 				ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: noLog{}}
 			change(c)
-			d, err := dtls.ClientWithContext(ctx, conn, c)
+			over := net.Conn(conn)
+			if name == old {
+				over = oldClient{conn}
+			}
+			d, err := dtls.ClientWithContext(ctx, over, c)
 			if err == nil {
 				defer d.Close()
 			}
@@ -408,7 +432,7 @@ func TestDTLSRefuses(t *testing.T) {
 			case <-ctx.Done():
 				t.Fatal("the server neither takes nor refuses it")
 			}
-			if (err == nil) != (name == "") {
+			if (err == nil) != (name == "") || name == old && !strings.Contains(err.Error(), "version") {
 				t.Errorf("the server says %v", err)
 			}
 		})
