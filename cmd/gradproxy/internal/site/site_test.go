@@ -312,9 +312,13 @@ func testSitesOver(t *testing.T, carrier string) {
 	if log := paris.log.String(); !strings.Contains(log, "udp:127.0.1.1:") {
 		t.Errorf("the log names no listener of UDP:\n%s", log)
 	}
-	chosen := `gradproxy_peer_choice{carrier="tls",peer="tokyo",reason="first"} 1`
-	if _, metrics := paris.get("/metrics"); strings.Contains(metrics, chosen) != (carrier == tunnel.CarrierAuto) {
-		t.Errorf("with carrier %s, metrics that say %s: %v", carrier, chosen, strings.Contains(metrics, chosen))
+	for path, chosen := range map[string]string{
+		"/metrics": `gradproxy_peer_choice{carrier="tls",peer="tokyo",reason="first"} 1`,
+		"/live":    `"choice": "tls: first"`, // which the page shows
+	} {
+		if _, text := paris.get(path); strings.Contains(text, chosen) != (carrier == tunnel.CarrierAuto) {
+			t.Errorf("with carrier %s, %s says %s: %v", carrier, path, chosen, strings.Contains(text, chosen))
+		}
 	}
 }
 
