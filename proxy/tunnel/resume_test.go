@@ -342,6 +342,69 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// A carrier whose key has sealed and opened as many records, or bytes, as it should gives way to another one, long
+// before the limits of its cipher, and no byte is sent again.
+func TestWornKeysAreReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		carrier string
+		wear    func(l Link)
+	}{
+		"tls, records":  {CarrierTLS, func(l Link) { l.(*tlsLink).writes.Store(rotateRecords) }},
+		"tls, bytes":    {CarrierTLS, func(l Link) { l.(*tlsLink).written.Store(keyBytes) }},
+		"dtls, records": {CarrierDTLS, func(l Link) { l.(*dtlsLink).packets.Store(rotateRecords) }},
+		"dtls, forged": {CarrierDTLS, func(l Link) {
+			o := l.(*dtlsLink).open
+			o.mu.Lock()
+			o.forged = rotateForged
+			o.mu.Unlock()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			paris, tokyo := pairOver(t, c.carrier, echo, nil)
+			st, err := paris.Open(context.Background(), "tokyo", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer st.Close()
+			s := paris.list()[0].session()
+			old := map[*carrier]bool{}
+			s.mu.Lock()
+			for _, c := range s.carriers {
+				old[c] = true
+			}
+			s.mu.Unlock()
+			for l := range old {
+				c.wear(l.link)
+			}
+			replaced := func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for _, c := range s.carriers {
+					if old[c] {
+						return false
+					}
+				}
+				return len(s.carriers) == len(old)
+			}
+			data, got := noise(1, 64<<10), make([]byte, 64<<10)
+			for began := time.Now(); !replaced(); {
+				if time.Since(began) > time.Minute {
+					t.Fatal("worn carriers are not replaced")
+				}
+				go st.Write(data)
+				if _, err := io.ReadFull(st, got); err != nil || !bytes.Equal(got, data) {
+					t.Fatalf("other bytes came back: %v", err)
+				}
+			}
+			a, b := paris.Stats()[0], tokyo.Stats()[0]
+			if a.Replayed+b.Replayed+a.Outages+b.Outages != 0 {
+				t.Errorf("bytes were sent again, or there was an outage:\nhere %+v\nthere %+v", a, b)
+			}
+		})
+	}
+}
+
 // Where both sides dial, they end up with as many carriers as one would bring.
 func TestBothDial(t *testing.T) {
 	for range 10 {
