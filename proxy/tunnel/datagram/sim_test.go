@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
 // A path is one direction of a bottleneck in virtual time: a rate, a queue that drops at its end, a delay, and faults.
@@ -22,12 +24,16 @@ type path struct {
 	cut     func(now time.Duration) bool
 	mark    int                     // bytes in the queue above which a router marks datagrams that may be marked; 0: it marks none
 	marks   func(Mark) (Mark, bool) // the mark with which a datagram comes; false: the datagram is lost; nil: its own mark
+	wan     *wansim.Path            // the datagrams of this path pass it instead, with headers of IP and UDP; nil: the fields above
 
 	busyUntil time.Duration
 	carried   uint64 // bytes that reached the end
 }
 
-const overhead = 29
+const (
+	overhead = 29
+	headers  = 28 // of IP and UDP
+)
 
 type event struct {
 	at  time.Duration
@@ -80,6 +86,12 @@ func (w *world) run(until time.Duration, stop func() bool) {
 
 func (w *world) send(p *path, datagram []byte, mark Mark, deliver func([]byte, Mark)) {
 	size := len(datagram) + overhead
+	if p.wan != nil {
+		if at, ok := p.wan.Admit(time.Time{}.Add(w.now), size+headers); ok {
+			w.at(at.Sub(time.Time{}), func() { p.carried += uint64(size); deliver(datagram, mark) })
+		}
+		return
+	}
 	if p.cut != nil && p.cut(w.now) || p.largest > 0 && size > p.largest || w.random.Float64() < p.loss {
 		return
 	}
@@ -350,5 +362,70 @@ func TestGoodput(t *testing.T) {
 				t.Errorf("%.3f of the path's rate, want %.2f", got, c.minimum)
 			}
 		})
+	}
+}
+
+// TestOverWANSim: the links of wan-sim, whose packets keep their order, carry as much.
+func TestOverWANSim(t *testing.T) {
+	const mbit = 1e6 / 8
+	for _, c := range []struct {
+		name    string
+		link    wansim.Link
+		minimum float64
+	}{
+		{"no loss", wansim.Link{Rate: 50 * mbit, Delay: 40 * time.Millisecond, Queue: 1e6}, 0.90},
+		{"1 % of loss and jitter", wansim.Link{Rate: 50 * mbit, Delay: 40 * time.Millisecond, Jitter: 2 * time.Millisecond, Loss: 0.01, Queue: 1e6, Seed: 1}, 0.90},
+		{"small queue", wansim.Link{Rate: 50 * mbit, Delay: 25 * time.Millisecond, Queue: 64e3}, 0.75},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			over := func(l wansim.Link) *path { return &path{wan: wansim.NewPath(l)} }
+			way := c.link
+			way.Seed++
+			a, b := w.pair(over(c.link), over(way), 32<<20)
+			got := 0
+			b.taken = func(r []byte) { got += len(r) }
+			a.bulk(64 << 10)
+			never := func() bool { return false }
+			w.run(3*time.Second, never)
+			before := got
+			w.run(15*time.Second, never)
+			share := float64(got-before) / 12 / float64(c.link.Rate)
+			t.Logf("%.3f of the rate", share)
+			if share < c.minimum {
+				t.Errorf("%.3f of the link's rate, want %.2f", share, c.minimum)
+			}
+		})
+	}
+}
+
+// TestFlowsShareOverWANSim: two flows behind one bottleneck of wan-sim use it, and neither starves.
+func TestFlowsShareOverWANSim(t *testing.T) {
+	const rate = 6e6
+	bottleneck, err := wansim.NewBottleneck(rate, 250e3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, 5)
+	var got [2]int
+	for i := range got {
+		l := wansim.Link{Delay: 20 * time.Millisecond}
+		back := path{wan: wansim.NewPath(l)}
+		l.Shared = bottleneck
+		a, b := w.pair(&path{wan: wansim.NewPath(l)}, &back, 32<<20)
+		b.taken = func(r []byte) { got[i] += len(r) }
+		w.at(time.Duration(i)*500*time.Millisecond, func() { a.bulk(32 << 10) })
+	}
+	never := func() bool { return false }
+	w.run(10*time.Second, never)
+	before := got
+	w.run(40*time.Second, never)
+	var shares [2]float64
+	for i := range got {
+		shares[i] = float64(got[i]-before[i]) / 30 / rate
+	}
+	t.Logf("shares %.2f", shares)
+	if shares[0]+shares[1] < 0.85 || min(shares[0], shares[1]) < 0.2 {
+		t.Errorf("shares %.2f", shares)
 	}
 }
