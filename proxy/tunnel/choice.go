@@ -147,4 +147,19 @@ func (c *choice) withoutTLS(now time.Time, err error) {
 	c.only = true
 }
 
+// resume takes up the choice of datagrams that an earlier process had made.
+func (c *choice) resume(since time.Time, tls float64, why string) {
+	c.tls = tls
+	c.use(since, true, "faster", "%s", why)
+}
+
+// forget begins anew, since the path has become another one.
+func (c *choice) forget(now time.Time, address string) {
+	if c.why == "" {
+		return
+	}
+	*c = choice{}
+	c.use(now, false, "review", "the peer is dialed at %s now: measure the rate of TLS there", address)
+}
+
 func megabits(rate float64) string { return fmt.Sprintf("%.3g Mbit/s", rate*8/1e6) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 )
@@ -295,5 +296,76 @@ func TestDatagramsAreCut(t *testing.T) {
 	waitFor(t, paris, "over TLS", func(s PeerStats) bool { return s.Datagrams == 0 && s.Carriers == 2 && s.Choice.Reason == "blocked" })
 	if took := time.Since(began); took > deadAfter {
 		t.Errorf("TLS took over after %v", took)
+	}
+}
+
+// TestChoicesOutliveTheProcess: the choice of datagrams for a peer is taken up by the next process, and reviewed in
+// time, but not for another address, once its review is due, or before datagrams have shown their rate.
+func TestChoicesOutliveTheProcess(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	endpoint := func(address string) (*Endpoint, *peer) {
+		e := newEndpoint(Config{Name: "osaka"})
+		p := newPeer(&e.home, Peer{Name: "paris", ID: "spiffe://lab/paris", Dial: address})
+		p.chooser.auto, p.chooser.kinds = true, [2]string{CarrierTLS, CarrierDTLS}
+		e.peers = append(e.peers, p)
+		return e, p
+	}
+	const address = "192.0.2.1:7443"
+	path := chosenPath{now: now, tls: 1e6, udp: 20e6, losses: 0.01}
+	for !path.trying {
+		path.bulk(1)
+	}
+	trial := path.choice
+	for path.trying {
+		path.bulk(1)
+	}
+	for name, c := range map[string]struct {
+		choice  choice
+		address string
+		after   time.Duration
+		want    string
+	}{
+		"same path":       {path.choice, address, time.Minute, CarrierDTLS},
+		"another address": {path.choice, "192.0.2.2:7443", time.Minute, CarrierTLS},
+		"review is due":   {path.choice, address, choiceReview, CarrierTLS},
+		"of the future":   {path.choice, address, -time.Hour, CarrierTLS},
+		"trial":           {trial, address, time.Minute, CarrierTLS},
+		"TLS":             {choice{}, address, time.Minute, CarrierTLS},
+	} {
+		first, p := endpoint(address)
+		p.chooser.choice = c.choice
+		var file bytes.Buffer
+		if err := first.SaveChoices(&file); err != nil {
+			t.Fatal(err)
+		}
+		next, q := endpoint(c.address)
+		if err := next.LoadChoices(&file, path.since.Add(c.after)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got := q.chooser.current()
+		if got.Carrier != c.want || c.want == CarrierDTLS && (got.Reason != "faster" || got.Why != path.why) {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+		if c.want != CarrierDTLS {
+			continue
+		}
+		kept := chosenPath{choice: q.chooser.choice, now: path.since.Add(c.after), tls: path.tls, udp: 0.1e6, losses: path.losses}
+		if kept.bulk(choiceIgnored + choiceSeconds); kept.reason != "throttled" {
+			t.Errorf("slow datagrams after a restart: %q: %s", kept.reason, kept.why)
+		}
+		q.setAddress(address)
+		if got := q.chooser.current(); got.Carrier != CarrierDTLS {
+			t.Errorf("a reload that changes nothing: %+v", got)
+		}
+		q.setAddress("192.0.2.3:7443")
+		if got := q.chooser.current(); got.Carrier != CarrierTLS || got.Reason != "review" {
+			t.Errorf("after a change of the address: %+v", got)
+		}
+	}
+	e, _ := endpoint(address)
+	for _, text := range []string{"", "{}", `{"version":2}`, `{"version":1,"choices":[{"peer":"spiffe://lab/paris"}]}`, `{"version":1,"choices":[{"peer":7}]}`, strings.Repeat(" ", maxChoicesFile+1)} {
+		if err := e.LoadChoices(strings.NewReader(text), now); !errors.Is(err, ErrChoices) {
+			t.Errorf("%.40q: %v", text, err)
+		}
 	}
 }

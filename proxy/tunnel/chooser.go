@@ -32,6 +32,16 @@ func (c *chooser) current() Choice {
 	return now
 }
 
+// proved returns the choice of now if it is for datagrams that have shown their rate.
+func (c *chooser) proved() (now choice, ok bool) {
+	if !c.auto {
+		return now, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.choice, c.choice.datagrams && !c.choice.trying && !c.choice.only
+}
+
 // kind returns the name of the kind of carrier that a choice is for.
 func (c *chooser) kind(x choice) string {
 	if x.datagrams {

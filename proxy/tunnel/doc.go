@@ -148,5 +148,5 @@
 //	starts, halfopen                               handshakes that begin at a rate, and connections whose handshake is not over
 //	home, peer, endpoint                           this site as its peers know it, a peer with its session, and the list of peers
 //	answer, rival, silence, watch, handshake, dial a peer's openings, its signs of life, and its carriers
-//	relief, sources, accept, stats, tunnel         all peers together
+//	relief, sources, choices, accept, stats, tunnel all peers together
 package tunnel

@@ -44,12 +44,24 @@ func newPeer(h *home, cfg Peer) *peer {
 	return p
 }
 
-// setAddress sets where the peer is dialed from now on.
+// setAddress sets where the peer is dialed from now on. The choice of its carrier was for the path to the address
+// before.
 func (p *peer) setAddress(address string) {
 	p.mu.Lock()
+	other := p.address != address
 	p.address = address
 	p.mu.Unlock()
+	if other {
+		p.chooser.change(func(c *choice) { c.forget(time.Now(), address) })
+	}
 	p.kicks.all()
+}
+
+// dials returns where the peer is dialed.
+func (p *peer) dials() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.address
 }
 
 func (p *peer) session() *session {

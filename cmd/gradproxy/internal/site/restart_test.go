@@ -73,6 +73,9 @@ func TestResidualsSurviveARestart(t *testing.T) {
 			if text, err := os.ReadFile(filepath.Join(l.dir, "kept", "paris.sources")); state != "" && (err != nil || !bytes.Contains(text, []byte(`"127.0.0.1"`))) {
 				t.Errorf("the addresses from which peers have come: %q, %v", text, err)
 			}
+			if text, err := os.ReadFile(filepath.Join(l.dir, "kept", "paris.choices")); state != "" && (err != nil || !bytes.Contains(text, []byte(`"choices":[]`))) {
+				t.Errorf("the carriers chosen for peers: %q, %v", text, err)
+			}
 			l.run(l.load(0, beside))
 			must(t, w.Reconnect(j.ctx))
 

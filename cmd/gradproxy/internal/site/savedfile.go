@@ -98,3 +98,9 @@ type sources struct{ *tunnel.Endpoint }
 
 func (s sources) Save(w io.Writer) error                   { return s.SaveSources(w) }
 func (s sources) Load(from io.Reader, now time.Time) error { return s.LoadSources(from, now) }
+
+// choices is the record of the carriers that were chosen for peers.
+type choices struct{ *tunnel.Endpoint }
+
+func (c choices) Save(w io.Writer) error                   { return c.SaveChoices(w) }
+func (c choices) Load(from io.Reader, now time.Time) error { return c.LoadChoices(from, now) }
