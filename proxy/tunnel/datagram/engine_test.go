@@ -29,13 +29,18 @@ func shares(t *testing.T, p path, n int, from, to time.Duration) []float64 {
 	return all
 }
 
-// TestFlowsShare: two flows over one bottleneck use it, and neither starves.
+// TestFlowsShare: two flows over one bottleneck use it, neither starves, and they come to even shares.
 func TestFlowsShare(t *testing.T) {
 	p := path{rate: 6e6, delay: 20 * time.Millisecond, queue: 250e3}
 	s := shares(t, p, 2, 10*time.Second, 40*time.Second)
 	t.Logf("shares %.2f", s)
 	if s[0]+s[1] < 0.85 || min(s[0], s[1]) < 0.2 {
 		t.Errorf("shares %.2f", s)
+	}
+	s = shares(t, p, 2, 40*time.Second, 100*time.Second)
+	t.Logf("later %.2f", s)
+	if s[0]+s[1] < 0.85 || min(s[0], s[1]) < 0.35 {
+		t.Errorf("later shares %.2f", s)
 	}
 }
 
