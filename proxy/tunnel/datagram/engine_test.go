@@ -113,6 +113,50 @@ func TestFirstPacketIsLost(t *testing.T) {
 	}
 }
 
+// TestLossHoldsUpItsRecordsAlone: the two records that have a part in a lost packet come later, and so does one that
+// must not overtake them. All others come when they come without the loss.
+func TestLossHoldsUpItsRecordsAlone(t *testing.T) {
+	const away, records, size = 20 * time.Millisecond, 20, 1000
+	send := func(lost int) (came [records]time.Duration) {
+		w := newWorld(t, 1)
+		packets := 0
+		there := path{rate: 10e6, delay: away, cut: func(time.Duration) bool {
+			packets++
+			return packets == lost
+		}}
+		back := path{delay: away}
+		a, b := w.pair(&there, &back, 4<<20)
+		n := 0
+		b.taken = func(r []byte) {
+			came[binary.BigEndian.Uint64(r)] = w.now
+			n++
+		}
+		for i := range uint64(records) {
+			r, order := make([]byte, size), Free
+			binary.BigEndian.PutUint64(r, i)
+			if i == records-1 {
+				order = Last
+			}
+			a.Queue(r, order)
+		}
+		w.at(w.now, a.pump)
+		if w.run(time.Minute, func() bool { return n == records }); n != records {
+			t.Fatalf("%d records came of %d", n, records)
+		}
+		return came
+	}
+	without, with := send(0), send(1)
+	for i := range without {
+		late := with[i] - without[i]
+		if held := i < 2 || i == records-1; held != (late >= away) || !held && late > time.Millisecond {
+			t.Errorf("record %d came %v later than without the loss", i, late)
+		}
+	}
+	if last := with[records-1]; last < with[0] || last < with[1] {
+		t.Errorf("the last record came at %v, before the lost ones at %v and %v", last, with[0], with[1])
+	}
+}
+
 // TestOutage: after an outage the records that were under way leave again, soon, and only so often meanwhile.
 func TestOutage(t *testing.T) {
 	w := newWorld(t, 1)
