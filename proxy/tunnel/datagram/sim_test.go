@@ -24,7 +24,7 @@ type path struct {
 	cut     func(now time.Duration) bool
 	mark    int                     // bytes in the queue above which a router marks datagrams that may be marked; 0: it marks none
 	marks   func(Mark) (Mark, bool) // the mark with which a datagram comes; false: the datagram is lost; nil: its own mark
-	wan     *wansim.Path            // the datagrams of this path pass it instead, with headers of IP and UDP; nil: the fields above
+	wan     *wansim.Path            // a link that datagrams pass instead, with headers of IP and UDP; nil: none
 
 	busyUntil time.Duration
 	carried   uint64 // bytes that reached the end
