@@ -78,7 +78,7 @@ var layers = []layer{
 	{"proxy/history", nil},
 	{"proxy/admin", []string{"parser/lru", "proxy", "proxy/history", "proxy/trials"}},
 	{"proxy/inquiry", []string{"proxy/path", "proxy/frame", "proxy/tunnel"}},
-	{"proxy/trials", []string{"tensor", "parser", "codecs", "proxy/policy", "proxy/estimate", "proxy/shadow", "proxy/tensors"}},
+	{"proxy/trials", []string{"tensor", "parser", "codecs", "codecs/feedback", "proxy/policy", "proxy/estimate", "proxy/shadow", "proxy/tensors"}},
 	{"proxy/estimate", []string{"tensor", "parser", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/path/send", "proxy/cache", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/quota", []string{"tensor", "parser", "proxy/internal/allowance", "proxy/internal/wait", "proxy/memory"}},
 	{"proxy/handover", []string{"proxy/path", "proxy/app", "proxy/frame", "proxy/internal/rank", "proxy/internal/wait", "proxy/tunnel"}},

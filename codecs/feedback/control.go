@@ -135,12 +135,18 @@ func (c *Control) adapt(bound float64) {
 	c.sparsity = float32(min(max(2*grown/(1+grown), 1), maxS))
 }
 
+// Limit returns the limit of the guard: the residual ratio beyond which the block travels exactly for a while. bound is
+// that of the codec; 0: it does not adapt.
+func Limit(bound float64) float64 {
+	if bound > 0 {
+		return 2 * bound
+	}
+	return guardRatio
+}
+
 // watch is the guard.
 func (c *Control) watch(bound float64) {
-	limit := guardRatio
-	if bound > 0 {
-		limit = 2 * bound
-	}
+	limit := Limit(bound)
 	c.good++
 	// Where gradients fluctuate from value to value, the residual of a large one is no lag behind the small one after
 	// it.

@@ -11,12 +11,13 @@ type Result struct {
 	Error    float64 `json:"relative_error"`        // mean norm of a block's loss over the norm of the value that was encoded
 	Residual float64 `json:"residual_ratio"`        // mean norm of a block's residual over the norm of its value
 	Behind   int     `json:"guarded_blocks"`        // blocks that travelled exactly since receivers were too far behind
+	Near     int64   `json:"near_guard_bytes"`      // of Raw, of tensors whose residual is near the guard's limit: it may act on the path though it has not here
 	Coding   float64 `json:"coding_seconds_per_gb"` // processor time of one core
 }
 
 // resultOf returns the Result of a candidate's sum.
 func resultOf(codec string, m *Measure) Result {
-	r := Result{Codec: codec, Raw: m.Raw, Wire: m.Wire, Early: m.Early, Behind: m.Behind}
+	r := Result{Codec: codec, Raw: m.Raw, Wire: m.Wire, Early: m.Early, Behind: m.Behind, Near: m.Near}
 	if m.Measured > 0 {
 		r.Error, r.Residual = m.Error/float64(m.Measured), m.residual()
 	}
@@ -62,6 +63,7 @@ func (s *Shadow) Results() *Results {
 		g := group{id.Peer, id.Flow.Job, id.Role}
 		for i := range s.config.Codecs {
 			if m := w.sum(i); m.Raw > 0 {
+				m.near(s.trials[i].Limit())
 				addTo(r.names, n, i, len(s.config.Codecs), &m)
 				addTo(r.groups, g, i, len(s.config.Codecs), &m)
 			}

@@ -47,6 +47,8 @@ func (f fake) Line(policy.Flow, string, []string) Line {
 
 func (f fake) Short() bool { return f.short }
 
+func (f fake) Limit() float64 { return 16 }
+
 func (f fake) Close() { f.mu.Lock(); f.closed++; f.mu.Unlock() }
 
 type fakeLine struct {

@@ -13,6 +13,8 @@ type Trial interface {
 	// Short reports whether memory was short at any time, so that a residual that should have waited for later values
 	// of its tensor may be lost.
 	Short() bool
+	// Limit returns the residual ratio beyond which the guard has blocks of the candidate travel exactly.
+	Limit() float64
 	// Close ends the Trial and its Lines.
 	Close()
 }

@@ -2,6 +2,7 @@ package trials
 
 import (
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/estimate"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -35,6 +36,8 @@ type trial struct {
 }
 
 func (t *trial) Short() bool { return t.estimator.Short() }
+
+func (t *trial) Limit() float64 { return feedback.Limit(t.codec.Traits().ResidualRatio) }
 
 func (t *trial) Close() { t.estimator.Close() }
 

@@ -18,13 +18,13 @@ function guess(codec, groups) {
   const raw = sum(tried, (x) => x.g.raw_bytes);
   const mean = (f) => (raw > 0 ? sum(tried, (x) => f(x.c) * x.g.raw_bytes) / raw : 0);
   return { codec, bytes: sum(found, (x) => (x.c ? x.c.predicted_bytes : x.g.wire_bytes)), error: mean((c) => c.relative_error), residual: mean((c) => c.residual_ratio), coding: mean((c) => c.coding_seconds_per_gb),
-    early: sum(tried, (x) => x.c.early_bytes) > 0.1 * sum(tried, (x) => x.c.raw_bytes), guarded: sum(tried, (x) => x.c.guarded_blocks), money: tried.map((x) => x.c.money), tried: tried.length };
+    early: sum(tried, (x) => x.c.early_bytes) > 0.1 * sum(tried, (x) => x.c.raw_bytes), near: sum(tried, (x) => x.c.near_guard_bytes) > 0.05 * sum(tried, (x) => x.c.raw_bytes), guarded: sum(tried, (x) => x.c.guarded_blocks), money: tried.map((x) => x.c.money), tried: tried.length };
 }
 
 const heads = ["#bytes sent", "#of now", "#ratio", "#relative error", "#residual", "#guarded blocks", "#core s a GB", "#money", "#saved"];
 
 function cells(x, raw, now) {
-  return [format.bytes(x.bytes), now > 0 ? format.percent(x.bytes / now) : "–", format.ratio(raw / x.bytes), x.error ? format.percent(x.error) : "0", x.residual ? x.residual.toPrecision(2) + " values" + (x.early ? ", may still grow" : "") : "–", format.count(x.guarded), x.coding.toPrecision(2), moneyOf(x.money, "cost"), moneyOf(x.money, "saved")];
+  return [format.bytes(x.bytes), now > 0 ? format.percent(x.bytes / now) : "–", format.ratio(raw / x.bytes), x.error ? format.percent(x.error) : "0", x.residual ? x.residual.toPrecision(2) + " values" + (x.early ? ", may still grow" : "") + (x.near ? ", near the guard's limit" : "") : "–", format.count(x.guarded), x.coding.toPrecision(2), moneyOf(x.money, "cost"), moneyOf(x.money, "saved")];
 }
 
 const present = (raw, now) => [format.bytes(now), format.percent(1), format.ratio(raw / now), "", "", "", "", "", ""];

@@ -20,6 +20,7 @@ import (
 const (
 	worthwhile = 0.9  // of the present bytes: a choice must leave less
 	tolerated  = 0.01 // guarded blocks for each measured MB of the sample
+	mayGuard   = 0.05 // of the sample's bytes, that may be of tensors whose residual is near the guard's limit
 	early      = 0.1  // of the sample's bytes, that may have come while the residual was still growing
 )
 
@@ -54,6 +55,7 @@ type Option struct {
 	Refused  string  `json:"refused,omitempty"`
 	behind   float64 // guarded blocks for each MB
 	early    float64 // part of the sample that came while the residual was still growing
+	near     float64 // part of the sample whose residual is near the guard's limit
 }
 
 // Of chooses.
@@ -101,6 +103,8 @@ func choose(job, role string, groups []trials.Group, r *trials.Report) Choice {
 			o.Refused = "the guard would have blocks travel exactly, since receivers fall too far behind"
 		case o.early > early:
 			o.Refused = "its residual may still grow, and with it the bytes: ask again once the job has sent more values"
+		case o.near > mayGuard:
+			o.Refused = "its residual is near the guard's limit, so the guard may have blocks travel exactly at any time"
 		case float64(o.Bytes) > worthwhile*float64(c.Now):
 			o.Refused = "it saves less than a tenth"
 		case o.Coding > 1:
@@ -139,7 +143,7 @@ func refusals(options []Option) string {
 // option sums up a candidate over groups; false: it has no results for one.
 func option(codec string, groups []trials.Group) (o Option, ok bool) {
 	o.Codec = codec
-	var raw, sampled, grows float64
+	var raw, sampled, grows, near float64
 	for _, g := range groups {
 		i := slices.IndexFunc(g.Candidates, func(x trials.Candidate) bool { return x.Codec == codec })
 		if i < 0 {
@@ -154,14 +158,14 @@ func option(codec string, groups []trials.Group) (o Option, ok bool) {
 			o.Coding += x.Coding / 1e9 * float64(g.Moved) / g.Moving
 		}
 		o.behind += float64(x.Behind)
-		raw, sampled, grows = raw+share, sampled+float64(x.Raw), grows+float64(x.Early)
+		raw, sampled, grows, near = raw+share, sampled+float64(x.Raw), grows+float64(x.Early), near+float64(x.Near)
 	}
 	if raw == 0 {
 		return o, false
 	}
 	o.Error, o.Residual = o.Error/raw, o.Residual/raw
 	o.behind /= max(sampled/1e6, 1e-9)
-	o.early = grows / max(sampled, 1)
+	o.early, o.near = grows/max(sampled, 1), near/max(sampled, 1)
 	return o, true
 }
 

@@ -22,6 +22,10 @@ func TestChoice(t *testing.T) {
 	far.Behind = 100
 	grows := candidate("onebit", 10, 0.9)
 	grows.Early = grows.Raw / 2
+	near := candidate("onebit", 10, 0.9)
+	near.Near = near.Raw / 10
+	few := candidate("onebit", 10, 0.9)
+	few.Near = few.Raw / 100
 	slow := candidate("slow", 20, 0.2)
 	slow.Coding = 2e6
 	for name, c := range map[string]struct {
@@ -33,6 +37,8 @@ func TestChoice(t *testing.T) {
 		"over all peers":         {[]trials.Group{group("a", candidate("int8", 250, 0), candidate("3lc", 30, 0)), group("b", candidate("int8", 250, 0), candidate("3lc", 899, 0))}, "int8", 500},
 		"the guard":              {[]trials.Group{group("a", far, candidate("int8", 250, 0.01))}, "int8", 250},
 		"still grows":            {[]trials.Group{group("a", grows, candidate("int8", 250, 0.01))}, "int8", 250},
+		"near the guard":         {[]trials.Group{group("a", near, candidate("int8", 250, 0.01))}, "int8", 250},
+		"few near the guard":     {[]trials.Group{group("a", few, candidate("int8", 250, 0.01))}, "onebit", 10},
 		"too slow":               {[]trials.Group{group("a", slow, candidate("int8", 250, 0.01))}, "int8", 250},
 		"too little saved":       {[]trials.Group{group("a", candidate("int8", 890, 0.01))}, "", 900},
 		"not sampled for a peer": {[]trials.Group{group("a", candidate("int8", 250, 0)), group("b")}, "int8", 1150},

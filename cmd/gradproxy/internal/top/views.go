@@ -79,8 +79,11 @@ func shadowRows(x *Snapshot) []line {
 			if c.Money != nil {
 				money = fmt.Sprintf("%.2f %s", c.Money.Saved, c.Money.Currency)
 			}
-			if c.Early > 0 {
+			switch {
+			case c.Early > 0:
 				note = "its residual may still grow"
+			case 20*c.Near > c.Raw:
+				note = "its residual is near the guard's limit"
 			}
 			rows = append(rows, table.Row{c.Codec, g.Peer, cmp.Or(g.Job, "(no job)"), g.Role, admin.Size(g.Raw), admin.Size(g.Wire), admin.Size(c.Predicted), ratio(over(g.Raw, c.Predicted)), fmt.Sprintf("%.3g", c.Error), fmt.Sprintf("%.3g", c.Residual), money, note})
 		}
