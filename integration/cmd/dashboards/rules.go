@@ -103,7 +103,7 @@ func alerts() []group {
 		{"ConnectionsRefused", ticket, "", "connections to {{ $labels.peer }} are refused: {{ $labels.result }}", grows(`opens_total{result!~"ok|direct|taken over"}`, "5m")},
 		{"SessionLost", page, "", "connections with {{ $labels.peer }} were reset, since their session was lost", grows("sessions_lost_total", "10m")},
 		{"ResidualsNotSaved", ticket, "", "residuals of {{ $labels.instance }} were saved {{ $value }} s ago", is("state_age_seconds", "> 120")},
-		{"ResidualsFailed", ticket, "", "residuals of {{ $labels.instance }} could not be saved", grows("state_save_failures_total", "10m")},
+		{"ResidualsFailed", ticket, "", "state of {{ $labels.instance }} could not be saved: make room in state.dir; the log names the file", grows("state_save_failures_total", "10m")},
 		{"ResidualsRefused", ticket, "", "a file of residuals of {{ $labels.instance }} was damaged or changed, and moved aside", is("state_refused_total", "> 0")},
 		{"ReplicasDrift", ticket, "30m", "the residuals of aggregates by {{ $labels.codec }} are {{ $value }} times as large as an hour ago", []condition{{
 			`instance_codec_role:gradproxy_residual_ratio:mean5m{role="aggregate"} / (instance_codec_role:gradproxy_residual_ratio:mean5m{role="aggregate"} offset 1h)`, "> 1.5"}}},

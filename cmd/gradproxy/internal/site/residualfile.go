@@ -80,7 +80,7 @@ func inheritResidualFile(of residuals, dir, site string, key func() ([]byte, err
 func claimResidualFile(of residuals, dir, site string, key func() ([]byte, error), reg prometheus.Registerer, log *slog.Logger) (*residualFile, error) {
 	r := &residualFile{of: of, file: filepath.Join(dir, site+".residuals"), key: key, log: log, current: time.Now(),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_state_save_failures_total",
-			Help: "Times that the residuals could not be saved."}),
+			Help: "Times that a file of state.dir could not be written."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_state_refused_total",
 			Help: "Files of residuals that were damaged, or not written by this site, and not used."}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_state_bytes",

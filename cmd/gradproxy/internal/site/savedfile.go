@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -31,13 +33,15 @@ type savedFile struct {
 	key  func() ([]byte, error)
 	log  *slog.Logger
 
+	failures prometheus.Counter // of saves
+
 	saving sync.Mutex
 	failed bool // the last save has failed, and the log has said so
 }
 
-// newSavedFile returns the file of a record in dir. It loads the file if there is one.
-func newSavedFile(of record, what, dir, name string, key func() ([]byte, error), log *slog.Logger) *savedFile {
-	f := &savedFile{of: of, what: what, file: filepath.Join(dir, name), key: key, log: log}
+// newSavedFile returns the file of a record in dir. It loads the file if there is one. failures counts saves that fail.
+func newSavedFile(of record, what, dir, name string, key func() ([]byte, error), failures prometheus.Counter, log *slog.Logger) *savedFile {
+	f := &savedFile{of: of, what: what, file: filepath.Join(dir, name), key: key, failures: failures, log: log}
 	if err := f.load(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn("saved state is not used, and begins anew", "state", what, "file", f.file, "err", err)
 	}
@@ -79,13 +83,16 @@ func (s *savedFile) run(ctx context.Context) error {
 	}
 }
 
-// save writes the file. The first of several failures is logged.
+// save writes the file. Each failure is counted, and the first of several is logged.
 func (s *savedFile) save() {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	key, err := s.key()
 	if err == nil {
 		_, err = writeFile(s.file, authenticated(key, s.of.Save))
+	}
+	if err != nil {
+		s.failures.Inc()
 	}
 	if err != nil && !s.failed {
 		s.log.Warn("state is not saved, and is tried again; make room in state.dir, or let this user write there", "state", s.what, "file", s.file, "err", err)

@@ -3,15 +3,38 @@
 package site
 
 import (
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/gradproxy/gradproxy/proxy/history"
 )
+
+// full is a record for which the disk has no room.
+type full struct{}
+
+func (full) Save(io.Writer) error            { return syscall.ENOSPC }
+func (full) Load(io.Reader, time.Time) error { return nil }
+
+// A record that cannot be saved is counted each time, and logged once: a restart would begin a budget's day anew.
+func TestSavedFileOnAFullDisk(t *testing.T) {
+	log, failures := &buffer{}, prometheus.NewCounter(prometheus.CounterOpts{})
+	f := newSavedFile(full{}, "the day's use of budgets", privateFolder(t), "paris.budgets", testKey, failures, slog.New(slog.NewTextHandler(log, nil)))
+	for range 3 {
+		f.save()
+	}
+	if n := testutil.ToFloat64(failures); n != 3 || strings.Count(log.String(), "make room in state.dir") != 1 {
+		t.Errorf("%v failures, log %q", n, log)
+	}
+}
 
 // The page's history outlives the process. A file that another key wrote, that is damaged, or that is a link, is not
 // used.
@@ -21,7 +44,7 @@ func TestSavedFile(t *testing.T) {
 	open := func(key func() ([]byte, error)) (slots int, said string, h *savedFile) {
 		t.Helper()
 		log, r := &buffer{}, &history.Recorder{}
-		h = newSavedFile(r, "history", dir, "paris.history", key, slog.New(slog.NewTextHandler(log, nil)))
+		h = newSavedFile(r, "history", dir, "paris.history", key, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.NewTextHandler(log, nil)))
 		for _, s := range r.Table(10, 0).Series {
 			for _, raw := range s.Raw {
 				if raw > 0 {

@@ -165,8 +165,8 @@ func (s *Site) open(c *config.Config, parcel *upgrade.Parcel) error {
 		return err
 	}
 	if s.residuals != nil {
-		s.saved = append(s.saved, newSavedFile(sources{s.tunnel}, "addresses from which peers have come", c.State.Dir, c.Site+".sources", stateKey(c), s.log),
-			newSavedFile(choices{s.tunnel}, "carriers chosen for peers", c.State.Dir, c.Site+".choices", stateKey(c), s.log))
+		s.saved = append(s.saved, newSavedFile(sources{s.tunnel}, "addresses from which peers have come", c.State.Dir, c.Site+".sources", stateKey(c), s.residuals.failed, s.log),
+			newSavedFile(choices{s.tunnel}, "carriers chosen for peers", c.State.Dir, c.Site+".choices", stateKey(c), s.residuals.failed, s.log))
 	}
 	s.money.setPrices(c.Peers, nil)
 	s.registry.MustRegister(&tunnelCollector{s.tunnel, s.money}, s.observed, s.budgets)
@@ -245,8 +245,8 @@ func (s *Site) openFiles(c *config.Config, parcel *upgrade.Parcel) (err error) {
 		}
 	}
 	if s.residuals != nil {
-		s.saved = append(s.saved, newSavedFile(&s.observed.history, "history of the page", c.State.Dir, c.Site+".history", stateKey(c), s.log),
-			newSavedFile(s.budgets, "the day's use of budgets", c.State.Dir, c.Site+".budgets", stateKey(c), s.log))
+		s.saved = append(s.saved, newSavedFile(&s.observed.history, "history of the page", c.State.Dir, c.Site+".history", stateKey(c), s.residuals.failed, s.log),
+			newSavedFile(s.budgets, "the day's use of budgets", c.State.Dir, c.Site+".budgets", stateKey(c), s.residuals.failed, s.log))
 	}
 	return nil
 }
