@@ -69,7 +69,7 @@ require (
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/procfs v0.22.0 // indirect
-	github.com/spf13/pflag v1.0.10 // indirect
+	github.com/spf13/pflag v1.0.10
 	github.com/twmb/murmur3 v1.1.8 // indirect
 	golang.org/x/net v0.62.0
 	golang.org/x/sync v0.24.0

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
 )
 
 // suggest makes c, and each command below it that has commands of its own, say which command a mistyped one is like.
@@ -15,6 +20,20 @@ func suggest(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		suggest(sub)
 	}
+}
+
+// knownFlag adds to the error of an unknown flag of c the flag that it is like.
+func knownFlag(c *cobra.Command, err error) error {
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := strict.Nearest(unknown.GetSpecifiedName(), slices.Values(names)); near != "" && unknown.GetSpecifiedShortnames() == "" {
+		return usagef("%w: did you mean --%s?", err, near)
+	}
+	return usagef("%w: see %s --help", err, c.CommandPath())
 }
 
 // knownCommand refuses arguments where a command is expected.

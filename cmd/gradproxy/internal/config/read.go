@@ -152,7 +152,7 @@ func (d *document) peer(p *Peer) reader {
 
 func (d *document) budget(b *Budget) reader {
 	return d.at(&b.line, d.object(map[string]reader{
-		"gb_per_day": value(d, &b.GBPerDay, parsePrice),
+		"gb_per_day": value(d, &b.GBPerDay, parseBudget),
 		"then":       values(d, &b.Then, parseText),
 	}))
 }

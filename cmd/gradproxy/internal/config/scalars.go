@@ -98,11 +98,26 @@ const maxPrice = 1e9
 // parsePrice reads a price above 0.
 func parsePrice(s string) (float64, error) {
 	p, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(p > 0) || p > maxPrice {
+	if err == nil && p > maxPrice && !math.IsInf(p, 0) {
+		return 0, fmt.Errorf("%q is more than 1e9: write the price of a GB (10⁹ bytes), such as 0.09", s)
+	}
+	if err != nil || !(p > 0) || math.IsInf(p, 0) {
 		return 0, fmt.Errorf("%q is not a price: write a number above 0, such as 0.09", s)
 	}
 	return p, nil
 }
+
+// parseBudget reads the gigabytes of a day, above 0.
+func parseBudget(s string) (float64, error) {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(n > 0) || n > maxBudget {
+		return 0, fmt.Errorf("%q is no budget: write the gigabytes of a day as a number above 0, such as 50, or leave budget out", s)
+	}
+	return n, nil
+}
+
+// maxBudget bounds a budget, in gigabytes: no link carries so much in a day.
+const maxBudget = 1e9
 
 // parseCurrency reads a code of ISO 4217.
 func parseCurrency(s string) (string, error) {

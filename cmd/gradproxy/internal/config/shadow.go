@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
+	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // maxShadow bounds the candidates, which share one piece of memory and a share of the processors.
@@ -27,10 +29,18 @@ func (k *checker) codecs(list []string, line int, place string) {
 		if err == nil {
 			err = policy.Check(codec)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			k.errorf(line, where, "%s", strings.TrimPrefix(strict.OneLine(err.Error()), "codecs: bad codec text "))
+		case !takesFloats(codec):
+			k.errorf(line, where, "%s takes %s, and tensors that may lose something are floating-point numbers: leave it out", text, typesOf(codec))
 		}
 	}
+}
+
+// takesFloats reports whether codec takes elements of any float type.
+func takesFloats(codec codecs.Codec) bool {
+	return slices.ContainsFunc(tensor.DTypes(), func(d tensor.DType) bool { return d.Float() && taker(codec)(d) })
 }
 
 // budgets checks the budgets of peers and jobs.
@@ -39,8 +49,8 @@ func (k *checker) budgets() {
 		if b.line == 0 {
 			return
 		}
-		if b.GBPerDay <= 0 {
-			k.errorf(b.line, where+".gb_per_day", "%v is no budget: write the gigabytes of a day, such as 50, or leave budget out", b.GBPerDay)
+		if b.GBPerDay == 0 {
+			k.errorf(b.line, where+".gb_per_day", "it is missing: write the gigabytes of a day, such as 50, or leave budget out")
 		}
 		k.codecs(b.Then, b.line, where+".then")
 		k.unordered(b, where+".then")

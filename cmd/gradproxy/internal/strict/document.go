@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,16 +151,21 @@ func keysOf(fields map[string]Reader) string {
 
 // suggest names the key that was meant, if one is close, or else all.
 func suggest(key string, fields map[string]Reader) string {
-	best, nearest := "", 3 // more than two letters off is another word
-	for name := range fields {
-		if n := distance(strings.ToLower(key), name); n < nearest || n == nearest && name < best {
-			best, nearest = name, n
-		}
-	}
-	if best != "" {
+	if best := Nearest(key, maps.Keys(fields)); best != "" {
 		return "did you mean " + best + "?"
 	}
 	return keysOf(fields)
+}
+
+// Nearest returns the name that a mistyped word is like; "": it is like none.
+func Nearest(word string, names iter.Seq[string]) string {
+	best, nearest := "", 3 // more than two letters off is another word
+	for name := range names {
+		if n := distance(strings.ToLower(word), name); n < nearest || n == nearest && name < best {
+			best, nearest = name, n
+		}
+	}
+	return best
 }
 
 // distance is how many letters must be added, dropped or changed to make b of a (Levenshtein).
