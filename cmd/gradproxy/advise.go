@@ -98,7 +98,7 @@ func printSavings(w io.Writer, a *advise.Advice, s *adminclient.Status) {
 	fmt.Fprintf(w, "at this rate %s a day fewer on links\n", admin.Size(int64(left*float64(s.Network.Sent)/days)))
 	for _, p := range s.Peers {
 		if p.Money != nil {
-			fmt.Fprintf(w, "%s: %.2f %s a day fewer\n", p.Name, left*p.Money.Spent/days, p.Money.Currency)
+			fmt.Fprintf(w, "%s: %s a day fewer\n", p.Name, admin.Amount(left*p.Money.Spent/days, p.Money.Currency))
 		}
 	}
 }

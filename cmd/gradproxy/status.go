@@ -177,7 +177,7 @@ func printStatus(w io.Writer, s *adminclient.Status) {
 	_ = t.Flush() // it fails only if the terminal has gone
 	for _, p := range s.Peers {
 		if m := p.Money; m != nil {
-			fmt.Fprintf(w, "%s: %.2f %s spent on the link, %.2f %s saved\n", p.Name, m.Spent, m.Currency, m.Saved, m.Currency)
+			fmt.Fprintf(w, "%s: %s spent on the link, %s saved\n", p.Name, admin.Amount(m.Spent, m.Currency), admin.Amount(m.Saved, m.Currency))
 		}
 	}
 }

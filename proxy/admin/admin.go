@@ -163,6 +163,15 @@ func RTTOf(rtt float64) string {
 	return time.Duration(rtt * float64(time.Second)).Round(10 * time.Microsecond).String()
 }
 
+// Amount writes an amount of money for people, with its currency. A loss that rounds to nothing has no sign.
+func Amount(x float64, currency string) string {
+	text := fmt.Sprintf("%.2f", x)
+	if text == "-0.00" {
+		text = "0.00"
+	}
+	return text + " " + currency
+}
+
 // Size writes bytes for people.
 func Size(n int64) string {
 	v, unit := float64(n), "B"

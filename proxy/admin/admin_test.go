@@ -209,3 +209,12 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+// A loss of money that rounds to nothing is none.
+func TestAmount(t *testing.T) {
+	for x, want := range map[float64]string{0: "0.00 USD", 1.005e3: "1005.00 USD", -0.004: "0.00 USD", -0.006: "-0.01 USD"} {
+		if got := Amount(x, "USD"); got != want {
+			t.Errorf("%v is written %q, want %q", x, got, want)
+		}
+	}
+}

@@ -31,7 +31,7 @@ export function span(s) {
 /** money writes an amount; the currency is of the configuration, which may have one of its own. */
 export function money(amount, currency) {
   const digits = Math.abs(amount) >= 100 ? 0 : Math.abs(amount) >= 0.995 || amount === 0 ? 2 : Math.abs(amount) >= 0.01 ? 3 : 5;
-  return amount.toFixed(digits) + "\u00a0" + currency;
+  return amount.toFixed(digits).replace(/^-(0\.0+)$/, "$1") + "\u00a0" + currency; // a loss that rounds to nothing has no sign
 }
 
 /** time writes a Unix time as the clock of this browser shows it. */

@@ -77,7 +77,7 @@ func shadowRows(x *Snapshot) []line {
 		for _, c := range g.Candidates {
 			money, note := "", ""
 			if c.Money != nil {
-				money = fmt.Sprintf("%.2f %s", c.Money.Saved, c.Money.Currency)
+				money = admin.Amount(c.Money.Saved, c.Money.Currency)
 			}
 			switch {
 			case c.Early > 0:
@@ -121,5 +121,5 @@ func savings(m *admin.Money) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("%.2f of %.2f %s", m.Saved, m.Saved+m.Spent, m.Currency)
+	return strings.TrimSuffix(admin.Amount(m.Saved, m.Currency), " "+m.Currency) + " of " + admin.Amount(m.Saved+m.Spent, m.Currency)
 }
