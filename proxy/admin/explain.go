@@ -34,11 +34,12 @@ func Explain(t *proxy.TensorInfo, lossy func(codec string) bool) Explanation {
 		e.Change = "Coding it would cost more than it saves. If it comes often, name it in a rule all the same."
 		e.YAML = rule(t, "lossless")
 	case t.Reason == "no memory":
-		e.Change = "Give residuals, which error feedback needs, more memory."
+		e.Change = "Give residuals, which error feedback needs, more memory. The default is 1GiB: if the file names more than that, double it. It takes a restart or an upgrade of the proxy."
 		e.YAML = "state: {memory: 2GiB} # merge into state, if the file has it\n"
 	case t.Reason == "no reference" && t.Role == "state":
-		e.Change = "Differences need room for the values that both ends hold, at both sites."
+		e.Change = "Differences need room for the values that both ends hold, at both sites. The default is 512MiB: if the file names more than 1GiB, double it. It takes a restart or an upgrade of the proxy."
 		e.YAML = "references: 2GiB\n"
+	case (t.Reason == "guarded" || t.Reason == "implausible") && (t.Role == "unknown" || t.Role == "exact"): // its role was another until now
 	case (t.Reason == "guarded" || t.Reason == "implausible") && strings.HasPrefix(t.Codec, "int8"):
 		e.Change = "It has the finest of the lossy codecs already. If this comes often, have it travel exactly."
 		e.YAML = rule(t, "lossless")
