@@ -238,6 +238,7 @@ func TestPageShowsARunningJob(t *testing.T) {
 			t.Errorf("Tab does not reach %s: %q", name, order)
 		}
 	}
+	byKeyboard(t, b)
 	shadowAndBudget(t, b, ps[0])
 	peersHalf(t, b)
 

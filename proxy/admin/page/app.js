@@ -223,6 +223,7 @@ byID("areas").addEventListener("change", drawTensors);
 for (const d of document.querySelectorAll("details")) d.addEventListener("toggle", () => { draw(); drawTensors(); drawShadow(); if (d.open && map.items) map.table(); });
 document.addEventListener("keydown", (e) => {
   if (e.key === "Escape" && map.chosen) {
+    map.tiles.get(map.chosen)?.focus(); // the focus may be in the part that is closed
     map.chosen = null;
     detail.clear();
     byID("detail").replaceChildren(el("p", { class: "hint" }, "Choose a tensor."));
