@@ -286,6 +286,9 @@ func TestOutageIsTold(t *testing.T) {
 	if _, metrics := getUnix(socket, "/metrics"); !strings.Contains(metrics, `gradproxy_peer_up{peer="tokyo"} 0`) || !strings.Contains(metrics, `gradproxy_peer_outages_total{peer="tokyo"} 1`) {
 		t.Error("the metrics say that tokyo is up, or count another number of outages than one")
 	}
+	if _, metrics := getUnix(socket, "/metrics"); !strings.Contains(metrics, `gradproxy_peer_rtt_seconds{peer="tokyo"} 0`+"\n") || !strings.Contains(metrics, `gradproxy_peer_goodput_bytes_per_second{peer="tokyo"} 0`+"\n") {
+		t.Error("the metrics have a round-trip time or a goodput of a link that is out")
+	}
 	rules("delete table inet hole\n")
 	talk("during")
 	paris.says("outage is over", "peer=tokyo", "lasted=", "bytes_sent_again=")
