@@ -199,7 +199,11 @@ func printBudgets(w io.Writer, all []adminclient.Budget) {
 		if b.Stage > 0 {
 			note += fmt.Sprintf("; codec %d of budget.then is in force", b.Stage)
 		}
-		fmt.Fprintf(w, "budget of %s: %s of %s used today (UTC), %s by the end of the day at this rate%s\n", owner, admin.Size(b.Used), admin.Size(b.Limit), admin.Size(b.Projected), note)
+		then := ""
+		if b.Projected > b.Used { // else nothing is sent, or no rate is believed yet
+			then = fmt.Sprintf(", %s by the end of the day at this rate", admin.Size(b.Projected))
+		}
+		fmt.Fprintf(w, "budget of %s: %s of %s used today (UTC)%s%s\n", owner, admin.Size(b.Used), admin.Size(b.Limit), then, note)
 	}
 }
 

@@ -27,7 +27,7 @@ export function show(budgets, peers) {
     return el("div", { class: "budget" },
       el("h3", {}, name, " ", el("span", { class: "pill " + (b.state === "within" ? "good" : "bad") }, words[b.state] ?? b.state)),
       gauge({ ...b, used: b.used_bytes, limit: b.limit_bytes, projected: b.projected_bytes }, "Budget " + name),
-      el("p", { class: "sub" }, `${format.bytes(b.used_bytes)} of ${format.bytes(b.limit_bytes)} used${spent}; ${format.bytes(b.projected_bytes)} by the end of the day at the rate of the last hour`),
+      el("p", { class: "sub" }, `${format.bytes(b.used_bytes)} of ${format.bytes(b.limit_bytes)} used${spent}` + (b.projected_bytes > b.used_bytes ? `; ${format.bytes(b.projected_bytes)} by the end of the day at the rate of the last hour` : "")),
       el("p", { class: "plan" }, b.plan));
   }));
 }
