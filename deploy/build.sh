@@ -2,7 +2,7 @@
 # deploy/build.sh [FOLDER]: builds gradproxy for distribution into a folder (default: dist): static binaries for Linux on amd64 and arm64, packages of
 # them (.deb, .rpm) with manual pages, shell completion and units, SHA256SUMS, and for each binary a list of the modules in it (CycloneDX).
 # The same commit and the same Go give the same bytes on every machine and in every folder; go.mod names the Go. ARCHES names fewer
-# processors, VERSION another version than the commit's.
+# processors, VERSION another version than the commit's. The program tells the same version, and the commit.
 #
 # With GRADPROXY_SIGN_KEY, the file of a private OpenPGP key, packages are signed; NFPM_PASSPHRASE has its passphrase, if there is one. Signatures have a time,
 # so signed packages are other bytes each time; the binaries stay the same.
@@ -19,6 +19,8 @@ export CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFLAGS= G
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) # of all files in packages
 export SOURCE_DATE_EPOCH
 version=${VERSION:-0.0.0+git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=10 HEAD)}
+revision=$(git rev-parse HEAD)
+[ -z "$(git status --porcelain)" ] || revision+=+ # the checkout has changes
 lister=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 packer=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 
@@ -47,14 +49,14 @@ cp deploy/packages/upgrade.sh "$stage/upgrade"
 # distribute ARCH: builds the binary for a processor, with its list of modules and its packages.
 distribute() {
 	local name=gradproxy-linux-$1
-	GOARCH=$1 go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -o "$out/$name" ./cmd/gradproxy
-	"$stage/bin/cyclonedx-gomod" bin -json -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name"
+	GOARCH=$1 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$version -X main.revision=$revision" -o "$out/$name" ./cmd/gradproxy
+	"$stage/bin/cyclonedx-gomod" bin -json -version "$version" -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name"
 	cp "$out/$name" "$stage/gradproxy-$1"
 	NFPM=$stage/bin/nfpm deploy/packages/pack.sh "$stage" "$1" "$version" "$out"
 }
 # Side by side, since a packer uses one core.
 export -f distribute
-export out stage version
+export out stage version revision
 quietly xargs -P 0 -I ARCH bash -euo pipefail -c 'distribute ARCH' <<<"$(tr ' ' '\n' <<<"${ARCHES:-amd64 arm64}")"
 cd "$out"
 sha256sum gradproxy-linux-* gradproxy_*.deb gradproxy_*.rpm >SHA256SUMS

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,9 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// The same commit gives the same bytes in another folder, for another builder in another time zone, whose new files
-// nobody else may read. The checksums are those of the files, and the files of a package are readable by all.
+// The same commit gives the same bytes in another folder, which is a work tree of git's, for another builder in another
+// time zone, whose new files nobody else may read. The checksums are those of the files, the program tells the
+// package's version and the commit, and the files of a package are readable by all.
 func TestBuildIsReproducible(t *testing.T) {
 	t.Parallel()
 	require.Long(t)
@@ -21,19 +23,22 @@ func TestBuildIsReproducible(t *testing.T) {
 		require.Command(t, program)
 	}
 	scratch := t.TempDir()
-	build := func(folder, umask, zone string) (dist string) {
+	build := func(checkout, umask, zone, add string) (dist string) {
 		t.Helper()
-		checkout := filepath.Join(scratch, folder)
 		dist = filepath.Join(checkout, "dist")
-		const script = `umask "$1" && git clone -q .. "$2" && cd "$2" && deploy/build.sh dist`
-		cmd := exec.Command("sh", "-c", script, "sh", umask, checkout)
+		cmd := exec.Command("sh", "-c", `umask "$1" && `+add+` "$2" && cd "$2" && VERSION=1.2.3 deploy/build.sh dist`, "sh", umask, checkout)
 		cmd.Env = append(os.Environ(), "TZ="+zone, "LC_ALL=C", "ARCHES="+runtime.GOARCH)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", folder, err, out)
+			t.Fatalf("%s: %v\n%s", checkout, err, out)
 		}
 		return dist
 	}
-	one, other := build("one", "022", "UTC"), build("another/checkout", "077", "Asia/Tokyo")
+	first := filepath.Join(scratch, "one")
+	one := build(first, "022", "UTC", "git clone -q ..")
+	other := build(filepath.Join(scratch, "another", "checkout"), "077", "Asia/Tokyo", "git -C "+first+" worktree add -q --detach")
+	if out, err := exec.Command("git", "-C", first, "status", "--porcelain").CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("a second build would call the checkout changed: %s, %v", out, err)
+	}
 	files, err := os.ReadDir(one)
 	if err != nil || len(files) != 5 {
 		t.Fatalf("%d files, %v", len(files), err)
@@ -51,6 +56,14 @@ func TestBuildIsReproducible(t *testing.T) {
 	sums.Dir = other
 	if out, err := sums.CombinedOutput(); err != nil || bytes.Count(out, []byte(": OK\n")) != 4 {
 		t.Errorf("the checksums: %v\n%s", err, out)
+	}
+	commit, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.Command(filepath.Join(other, "gradproxy-linux-"+runtime.GOARCH), "version").Output()
+	if want := fmt.Sprintf("gradproxy 1.2.3 (%s) ", bytes.TrimSpace(commit)); err != nil || !strings.HasPrefix(string(said), want) {
+		t.Errorf("the program says %q, %v, want %q", said, err, want)
 	}
 	list, err := exec.Command("dpkg-deb", "--contents", filepath.Join(other, "gradproxy_"+runtime.GOARCH+".deb")).Output()
 	if err != nil {

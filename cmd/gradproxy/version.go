@@ -6,21 +6,31 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
 // A build describes the running program. The JSON names are stable.
 type build struct {
-	Version  string `json:"version"`  // the module's version, "(devel)" for a build from a checkout without tags
+	Version  string `json:"version"`  // the package's or the module's, "(devel)" for a build of which Go knows none
 	Revision string `json:"revision"` // the commit; "" where the build does not tell
 	Modified bool   `json:"modified"` // the checkout had changes beyond the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
+// deploy/build.sh sets these: the version, which packages have too, and the commit, with a + behind it if the checkout
+// had changes. Go itself sees no commit in a work tree of git's, and says nothing of that.
+var version, revision string
+
 func thisBuild() build {
 	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if version != "" {
+		b.Version = version
+		b.Revision, b.Modified = strings.CutSuffix(revision, "+")
+		return b
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
