@@ -33,7 +33,7 @@ var ports = map[uint16]string{21: "FTP", 22: "ssh", 53: "DNS", 88: "Kerberos", 1
 	988: "Lustre", 1883: "MQTT", 2049: "NFS", 2379: "etcd", 3260: "iSCSI", 3300: "Ceph", 5432: "PostgreSQL", 6379: "Redis", 6789: "Ceph", 9092: "Kafka", 11211: "memcached"}
 
 // nameOf guesses the protocol of a connection from the first bytes of its client and its server, and its server's port;
-// "": no guess. The bytes are anybody's.
+// "": no guess. The bytes are anybody's. A connection without a byte says nothing, whatever its port.
 func nameOf(client, server []byte, port uint16) string {
 	for _, head := range [][]byte{client, server} {
 		switch {
@@ -41,6 +41,8 @@ func nameOf(client, server []byte, port uint16) string {
 			return "TLS"
 		case isZMTP(head):
 			return "ZeroMQ"
+		case isSettings(head):
+			return "HTTP/2"
 		}
 		for _, s := range signatures {
 			if bytes.HasPrefix(head, []byte(s.bytes)) {
@@ -56,7 +58,7 @@ func nameOf(client, server []byte, port uint16) string {
 	if isPostgreSQL(client) {
 		return "PostgreSQL"
 	}
-	if name := ports[port]; name != "" {
+	if name := ports[port]; name != "" && len(client)+len(server) > 0 {
 		return name + ", by its port"
 	}
 	return ""
@@ -70,6 +72,12 @@ func isTLS(b []byte) bool {
 // isZMTP reports whether b begins a greeting of ZMTP 3 (RFC 23 of ZeroMQ): ten bytes of signature and a version.
 func isZMTP(b []byte) bool {
 	return len(b) >= 11 && b[0] == 0xff && b[9] == 0x7f && b[10] >= 1 && b[10] <= 3
+}
+
+// isSettings reports whether b begins a SETTINGS frame of stream 0, by which a server of HTTP/2 begins (RFC 9113,
+// section 6.5): a multiple of six bytes, of settings whose numbers are small.
+func isSettings(b []byte) bool {
+	return len(b) >= 11 && b[0] == 0 && b[1] == 0 && b[2] > 0 && b[2]%6 == 0 && b[3] == 4 && b[4] == 0 && binary.BigEndian.Uint32(b[5:]) == 0 && b[9] == 0 && b[10] > 0 && b[10] < 17
 }
 
 // isPostgreSQL reports whether b begins a startup message of PostgreSQL's protocol 3.0, or its request for TLS.

@@ -21,6 +21,8 @@ var heads = []struct {
 	{"\x16\x03\x01\x02\x00\x05", "", 9999, ""}, // no hello
 	{"\x16\x03", "", 443, "TLS, by its port"},
 	{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x12\x04", "", 50051, "HTTP/2"},
+	{"", "\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64", 9092, "HTTP/2"}, // the client's bytes are missing
+	{"", "\x00\x00\x12\x04\x00\x00\x00\x00\x01\x00\x03\x00\x00\x00\x64", 9092, "Kafka, by its port"},
 	{"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n", 8080, "HTTP/1"},
 	{"", "SSH-2.0-OpenSSH_9.9\r\n", 2222, "ssh"},
 	{"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00NULL", "", 1, "ZeroMQ"},
@@ -31,6 +33,7 @@ var heads = []struct {
 	{"whatever", "", 2049, "NFS, by its port"},
 	{"whatever", "else", 31415, ""},
 	{"", "", 31415, ""},
+	{"", "", 9092, ""},
 }
 
 func TestNames(t *testing.T) {
