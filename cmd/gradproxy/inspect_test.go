@@ -140,6 +140,8 @@ func TestInspectErrors(t *testing.T) {
 		{[]string{"--link", "1M/-4ms", text}, "--link 1M/-4ms: ", true},
 		{[]string{"--link", "0/4ms", text}, "--link 0/4ms: ", true},
 		{[]string{"--link", "5/4ms", text}, "--link 5/4ms: the rate has no unit: write 5M for megabits per second, or 5bit", true},
+		{[]string{"--link", "100M/", text}, "--link 100M/: write a rate and a round-trip time, such as 100M/40ms", true},
+		{[]string{"--what-if", "--currency", "euros", text}, `--currency: "euros" is not a currency: write its code of three capital letters, such as USD`, true},
 		{[]string{"--html", "-", text}, "--html -: name a file", true},
 		{[]string{"--site", "10.0.0.0/8,here", text}, `--site 10.0.0.0/8,here: "here" is not a network`, true},
 		{[]string{"--price", "-1", text}, "--price -1: write the price of a gigabyte", true},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect/page"
 )
@@ -43,6 +44,9 @@ func (f *whatIfFlags) question() (*inspect.Question, error) {
 	if f.html == "-" {
 		return nil, usagef("--html -: name a file, since standard output has the report")
 	}
+	if err := config.CheckCurrency(f.currency); err != nil {
+		return nil, usagef("--currency: %w", err)
+	}
 	q := &inspect.Question{Price: f.price}
 	if q.Price > 0 {
 		q.Currency = f.currency
@@ -72,10 +76,10 @@ func (f *whatIfFlags) question() (*inspect.Question, error) {
 }
 
 func parseLink(text string) (l inspect.Link, err error) {
-	rate, rtt, _ := strings.Cut(strings.ReplaceAll(text, "bit/s", "bit"), "/")
+	rate, rtt, two := strings.Cut(strings.ReplaceAll(text, "bit/s", "bit"), "/")
 	var r bitRate
 	err = r.Set(rate)
-	if l.Rate = int64(r); err == nil && rtt != "" {
+	if l.Rate = int64(r); err == nil && two {
 		l.RTT, err = time.ParseDuration(strings.TrimSpace(rtt))
 	}
 	if err == nil && !strings.ContainsAny(rate, "kMGb") {

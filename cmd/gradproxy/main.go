@@ -73,7 +73,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		root.AddCommand(command())
 	}
 	suggest(root)
-	root.SetFlagErrorFunc(knownFlag)
+	root.SetFlagErrorFunc(flagError)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -127,6 +127,12 @@ func parseCurrency(s string) (string, error) {
 	return s, nil
 }
 
+// CheckCurrency returns an error if s is no code of a currency.
+func CheckCurrency(s string) error {
+	_, err := parseCurrency(s)
+	return err
+}
+
 func parseNetwork(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
