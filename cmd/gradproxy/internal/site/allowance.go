@@ -13,6 +13,7 @@ type allowance struct {
 	stages int      // codecs to move to as it runs out
 	then   []string // these codecs, for people
 
+	whole    bool      // the budget is as old as the counter, so that the first reading counts
 	day      time.Time // the midnight that began the day; zero: nothing was counted yet
 	total    float64   // counter at the last reading
 	used     float64   // of the day
@@ -48,7 +49,9 @@ func (a *allowance) count(now time.Time, total float64) {
 	day := now.UTC().Truncate(24 * time.Hour)
 	switch {
 	case a.day.IsZero():
-		a.day, a.total = day, total
+		if a.day = day; !a.whole {
+			a.total = total
+		}
 	case !day.Equal(a.day):
 		a.day, a.used, a.said, a.stage = day, 0, withinBudget, 0
 	}

@@ -48,7 +48,7 @@ func (a *allowances) plan(c *config.Config) (list []policy.Staging, hold func())
 		}
 		x := a.all[o]
 		if x == nil {
-			x = &allowance{}
+			x = &allowance{whole: a.all == nil}
 		}
 		next[o], budgets[o] = x, b
 		if len(b.Then) > 0 {

@@ -46,6 +46,28 @@ func TestJobsBudgetCountsItsPartOnce(t *testing.T) {
 	}
 }
 
+// A budget of the start counts every byte of the process, also what tunnels have sent before the first reading. One
+// that comes later begins with the bytes from then on.
+func TestBudgetsOfTheStartCountAllBytes(t *testing.T) {
+	a := &allowances{log: slog.New(slog.DiscardHandler), clock: time.Now, bytes: func(string, string) float64 { return 7000 }}
+	for _, x := range []struct {
+		peers []string
+		used  float64
+	}{{[]string{"tokyo"}, 7000}, {[]string{"tokyo", "virginia"}, 0}} {
+		var c config.Config
+		for _, name := range x.peers {
+			c.Peers = append(c.Peers, config.Peer{Name: name, Budget: config.Budget{GBPerDay: 1}})
+		}
+		_, hold := a.plan(&c)
+		hold()
+		a.count()
+		last := x.peers[len(x.peers)-1]
+		if got := a.all[owner{peer: last}].used; got != x.used {
+			t.Errorf("%v bytes of the budget of %s are used, want %v", got, last, x.used)
+		}
+	}
+}
+
 // A plan changes nothing until it holds. The used bytes and the stage outlive a new configuration that still has the
 // budget.
 func TestPlannedBudgetsHoldLater(t *testing.T) {
