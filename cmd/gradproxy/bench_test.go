@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -187,19 +188,82 @@ func TestBenchCodecsUsage(t *testing.T) {
 	}
 }
 
-// The papers' tables and the tunnel are measured by other programs, and a user is told so, whatever the flags.
+// The papers' tables and the tunnel are measured by other programs. Where their sources are not, a user is told so,
+// whatever the flags.
 func TestBenchElsewhere(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"papers"}, "go run ./integration/cmd/papers"},
-		{[]string{"papers", "--quick", "--paper=3lc", "--json"}, "go run ./integration/cmd/papers"},
-		{[]string{"tunnel", "--json"}, "go run ./integration/cmd/benchtunnel"},
-	} {
-		_, _, err := runBench(c.args...)
-		if _, ok := err.(*usageError); !ok || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v; want one line that names the other program, and exit code 2", c.args, err)
+	t.Chdir(t.TempDir())
+	for _, mod := range []string{"", "module example.org/other\n\nrequire github.com/gradproxy/gradproxy v1.0.0\n"} {
+		if mod != "" {
+			source(t, "go.mod", mod)
 		}
+		for _, c := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"papers"}, "go run ./integration/cmd/papers"},
+			{[]string{"papers", "--quick", "--paper=3lc", "--json"}, "go run ./integration/cmd/papers"},
+			{[]string{"tunnel", "--json"}, "go run ./integration/cmd/benchtunnel"},
+		} {
+			_, _, err := runBench(c.args...)
+			if _, ok := err.(*usageError); !ok || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q: %v; want one line that names the other program, and exit code 2", c.args, err)
+			}
+		}
+	}
+}
+
+// source writes a file, and makes its folder.
+func source(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// In a checkout, and below its root, the commands run these programs at the root, with the same flags and exit codes.
+func TestBenchInACheckout(t *testing.T) {
+	root := t.TempDir()
+	source(t, filepath.Join(root, "go.mod"), module+"\ngo 1.24\n")
+	for _, name := range []string{"papers", "benchtunnel"} {
+		source(t, filepath.Join(root, "integration", "cmd", name, "main.go"), `package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	dir, _ := os.Getwd()
+	fmt.Println("`+name+`", filepath.Base(dir), os.Args[1:])
+	os.Exit(len(os.Args) - 1)
+}
+`)
+	}
+	t.Setenv("GOFLAGS", "-mod=mod")
+	t.Setenv("GOWORK", "off")
+	for _, dir := range []string{".", "integration/cmd"} {
+		t.Chdir(filepath.Join(root, dir))
+		for _, c := range []struct {
+			args []string
+			want string
+			code int
+		}{
+			{[]string{"tunnel", "--json", "--help", "x"}, fmt.Sprintln("benchtunnel", filepath.Base(root), "[--json --help x]"), 3},
+			{[]string{"papers"}, fmt.Sprintln("papers", filepath.Base(root), "[]"), 0},
+		} {
+			var stdout, stderr strings.Builder
+			if code := execute(t.Context(), append([]string{"bench"}, c.args...), &stdout, &stderr); code != c.code || stdout.String() != c.want || stderr.Len() > 0 {
+				t.Errorf("in %s, %q: code %d, %q, %q; want code %d and %q", dir, c.args, code, stdout.String(), stderr.String(), c.code, c.want)
+			}
+		}
+	}
+	source(t, filepath.Join(root, "integration", "cmd", "papers", "main.go"), "package main\n")
+	var stdout, stderr strings.Builder
+	if code := execute(t.Context(), []string{"bench", "papers"}, &stdout, &stderr); code == 0 || stderr.Len() == 0 {
+		t.Errorf("a program that cannot be built: code %d, %q", code, stderr.String())
 	}
 }
