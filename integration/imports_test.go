@@ -117,7 +117,7 @@ var onlyIn = map[string][]string{
 	"github.com/gdamore/":                        {"cmd/gradproxy/internal/top/"},
 	"github.com/landlock-lsm/":                   {"cmd/gradproxy/internal/confine/"},
 	module + "proxy/tunnel/udp":                  {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_gate.go", "proxy/tunnel/dtls_writer.go", "proxy/tunnel/datagramlink.go"},
-	"github.com/pion/":                           {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_suite.go", "proxy/tunnel/dtls_log.go", "integration/cmd/benchtunnel/"},
+	"github.com/pion/":                           {"proxy/tunnel/dtls.go", "integration/cmd/benchtunnel/"},
 	"github.com/quic-go/":                        {"integration/cmd/benchtunnel/"},
 	"kernel.org/pub/linux/libs/security/libcap/": {"cmd/gradproxy/internal/confine/"},
 	"crypto/tls":                                 {"proxy/tunnel/dtls.go", "proxy/tunnel/tls.go", "proxy/tunnel/identity.go", "proxy/tunnel/pki/", "cmd/", "integration/cmd/benchtunnel/"},
