@@ -13,19 +13,19 @@ const (
 
 // decays are those of the moving averages: with them, a few multiples of the averages make an average of any decay up
 // to 0.99 that optimizers have for their momentum.
-var decays = [...]float32{0, 0.8, 0.9, 0.95, 0.99}
+var decays = [...]float64{0, 0.8, 0.9, 0.95, 0.99}
 
 // Averages has moving averages of samples of the results of a tensor's sums. The zero Averages has none.
 type Averages struct {
-	moving   [len(decays)]Sample
-	products [len(decays)][len(decays)]float64 // scalar products of any two of them
+	moving   [len(decays)]Sample               // always finite
+	products [len(decays)][len(decays)]float64 // [i][j], where j <= i: the scalar product of moving[i] and moving[j]
 }
 
-// Add adds a result. A result that is not finite begins the averages anew.
+// Add adds a result. It leaves out a result that is not finite: an optimizer that scales its losses skips such a step,
+// and goes on with the momentum that it has.
 func (a *Averages) Add(result *Sample) {
 	for _, x := range result {
 		if x-x != 0 {
-			*a = Averages{}
 			return
 		}
 	}
@@ -33,8 +33,9 @@ func (a *Averages) Add(result *Sample) {
 	for at, x := range result {
 		var v [len(decays)]float64
 		for i := range v {
+			// In float64, so that nothing overflows: an average lies between the values of which it is made.
 			m := &a.moving[i][at]
-			*m += (1 - decays[i]) * (x - *m)
+			*m = float32(float64(decays[i]*float64(*m)) + float64((1-decays[i])*float64(x)))
 			v[i] = float64(*m)
 			for j := range i + 1 {
 				a.products[i][j] += float64(v[i] * v[j])

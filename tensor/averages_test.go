@@ -72,7 +72,39 @@ func TestGradientsAreNotPredicted(t *testing.T) {
 	}
 }
 
-// Without results nothing follows, nor a message that is zero or not finite. A result that is not finite begins anew.
+// Results of any size lie between finite averages, so that momentum follows from the results after them too.
+func TestHugeResults(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 2))
+	var a Averages
+	for _, sign := range []float32{1, 1, -1, 1, -1, -1} {
+		var huge Sample
+		for i := range huge {
+			huge[i] = sign * math.MaxFloat32
+		}
+		a.Add(&huge)
+		for i := range a.moving {
+			for at, x := range a.moving[i] {
+				if x-x != 0 {
+					t.Fatalf("element %d of the average with a decay of %v is %v", at, decays[i], x)
+				}
+			}
+		}
+		if !a.Predict(&Contribution{own: huge}) {
+			t.Error("the last result does not follow from the results")
+		}
+	}
+	_, gradient := sampled(gauss(r, sampleLen, 1))
+	if a.Predict(&gradient) {
+		t.Error("a gradient follows from huge results")
+	}
+	sum, message := sampled(gauss(r, sampleLen, 1))
+	if a.Add(&sum); !a.Predict(&message) {
+		t.Error("the result after huge ones does not follow from it")
+	}
+}
+
+// Without results nothing follows, nor a message that is zero or not finite. A result that is not finite changes
+// nothing.
 func TestPredictNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
 	sum, message := sampled(gauss(r, sampleLen, 1))
@@ -90,13 +122,9 @@ func TestPredictNothing(t *testing.T) {
 		if a.Predict(&c) {
 			t.Errorf("a message with %v follows", x)
 		}
-		a.Add(&bad)
-		if a.Predict(&message) {
-			t.Errorf("a result before %v is kept", x)
-		}
-		a.Add(&sum)
-		if !a.Predict(&message) {
-			t.Errorf("a result after %v is not kept", x)
+		before := a
+		if a.Add(&bad); a != before {
+			t.Errorf("a result with %v changes the averages", x)
 		}
 	}
 }
