@@ -31,12 +31,13 @@ const (
 // factor of 4, the difference is not as small as between weights, and the magnitudes have not suddenly become as even
 // as weights' magnitudes.
 //
-// Trust is earned: the zero Trust has none. Three plausible values in a row that each differ from the value before by
-// at least their own norm, and that fit in with their History and are not like any value in it, win it. The next value
-// is the first that may lose something. Averaged weights never do
-// that; gradients do at once. A value that is not plausible ends trust. After the second loss of trust six such values
-// are needed, after the third twelve, and at most 3072, so that a tensor that alternates between gradients and
-// something else soon travels exactly. Once sixteen times as many values have passed, earlier losses are forgotten.
+// Trust is earned: the zero Trust has none. Three fresh values in a row win it, and the value after them is the first
+// that may lose something. A value is fresh if it is plausible, if it differs from the value before by its own norm or
+// more, and if it fits in with the block's History and is like no value in it. Gradients of small batches are so.
+// Averaged weights are fresh only where they move fast. A value that is not plausible ends trust. After the second loss
+// of trust six fresh values are needed, after the third twelve, and at most 3072, so that a tensor that alternates
+// between gradients and something else soon travels exactly. Once sixteen times as many values have passed, earlier
+// losses are forgotten.
 type Trust struct {
 	earned bool
 	fresh  uint16 // fresh values in a row
