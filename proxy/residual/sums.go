@@ -4,8 +4,9 @@ import "github.com/gradproxy/gradproxy/tensor"
 
 const (
 	maxInputs  = 64   // samples of inputs that a Sums keeps, 2 KiB each
-	maxResults = 64   // tensors of whose results it keeps samples, 6 KiB each
-	staleAge   = 1024 // inputs after which the result of an earlier one will not come
+	maxResults = 64   // samples of results that it keeps, 1 KiB each
+	maxAverage = 64   // tensors of whose results it keeps averages, 5 KiB each
+	staleAge   = 1024 // inputs after which the result of an earlier one will not come, and maximum of results between two of a tensor
 )
 
 // Sums compares samples of the messages that a connection's app puts into sums with their results and with the results
@@ -17,18 +18,27 @@ type Sums struct {
 	under  *input            // the one whose result is passing
 	result *tensor.ResultSampler
 
-	results []*result // of each tensor
-	came    int       // results that have ever come
+	results  []result             // the last one of each tensor
+	averages map[uint64]*averages // of the results of a tensor, by its Key
+	came     int                  // results that have ever come
+	apart    int                  // the largest number of them from one of a tensor with averages to its next
 }
 
-// A result has samples of the results of a tensor's sums.
+// A result is a sample of the last result of a tensor's sum.
 type result struct {
-	key      uint64
-	dtype    tensor.DType
-	size     int // bytes of the message
-	number   int // of the last result, in the order in which results came
-	sample   tensor.Sample
-	averages tensor.Averages
+	key    uint64
+	dtype  tensor.DType
+	size   int // bytes of the message
+	number int // of the result, in the order in which results came
+	sample tensor.Sample
+}
+
+// These averages are of the results of a tensor's sums.
+type averages struct {
+	dtype  tensor.DType
+	size   int // bytes of the message
+	number int // of the last result, in the order in which results came
+	moving tensor.Averages
 }
 
 // An input is a sample of a message, until its result comes.
@@ -96,50 +106,87 @@ func (s *Sums) See(t tensor.Tensor, b []byte) (of tensor.Tensor, job *Job, v ten
 	return in.t, in.job, in.sample.Judge(&sample)
 }
 
-// keep keeps the result of a message in place of the tensor's last one. If there are too many tensors, it forgets the
-// one whose last result is oldest.
+// keep keeps the result of a message in place of the tensor's last one, or of the oldest if there are too many.
 func (s *Sums) keep(t *tensor.Tensor, sample *tensor.Sample) {
 	s.came++
-	var r *result
-	for _, old := range s.results {
-		if old.key == t.Key {
-			r = old
+	at, oldest := -1, 0
+	for i := range s.results {
+		if s.results[i].key == t.Key {
+			at = i
 			break
 		}
-		if r == nil || old.number < r.number {
-			r = old
+		if s.results[i].number < s.results[oldest].number {
+			oldest = i
 		}
 	}
-	if r == nil || r.key != t.Key && len(s.results) < maxResults {
-		r = new(result)
-		s.results = append(s.results, r)
+	switch {
+	case at < 0 && len(s.results) < maxResults:
+		at = len(s.results)
+		s.results = append(s.results, result{})
+	case at < 0:
+		at = oldest
 	}
-	if r.key != t.Key || r.dtype != t.DType || r.size != t.Size {
-		*r = result{key: t.Key, dtype: t.DType, size: t.Size}
-	}
-	r.number, r.sample = s.came, *sample
-	r.averages.Add(sample)
+	s.results[at] = result{key: t.Key, dtype: t.DType, size: t.Size, number: s.came, sample: *sample}
+	s.average(t, sample)
 }
 
-// Judge returns the verdict on a message of the tensor with a key, for which the content check has said v. The message
-// is no gradient if it repeats the last result of its own tensor, or of another of its size, and earlier values did
-// not: they have earned trust. It travels as it is if it follows from the results of its own tensor.
+// average adds a result to the averages of its tensor. If there are too many tensors, those whose next results should
+// have come long ago make room. If there are none, the tensor has no averages: so the first tensors of a long step keep
+// theirs from step to step.
+func (s *Sums) average(t *tensor.Tensor, sample *tensor.Sample) {
+	a := s.averages[t.Key]
+	if a == nil {
+		if len(s.averages) >= maxAverage {
+			s.forgetStale()
+		}
+		if len(s.averages) >= maxAverage {
+			return
+		}
+		if s.averages == nil {
+			s.averages = map[uint64]*averages{}
+		}
+		a = &averages{number: s.came}
+		s.averages[t.Key] = a
+	}
+	if a.dtype != t.DType || a.size != t.Size {
+		*a = averages{dtype: t.DType, size: t.Size, number: a.number}
+	}
+	s.apart = max(s.apart, s.came-a.number)
+	a.number = s.came
+	a.moving.Add(sample)
+}
+
+// forgetStale forgets the averages of tensors whose results have not come for twice as long as they take from step to
+// step.
+func (s *Sums) forgetStale() {
+	stale := staleAge
+	if s.apart > 0 {
+		stale = min(2*s.apart, staleAge)
+	}
+	for key, a := range s.averages {
+		if s.came-a.number > stale {
+			delete(s.averages, key)
+		}
+	}
+}
+
+// Judge returns the verdict on a message of the tensor with that key. v is the content check's verdict, which stays as
+// it is unless it says that the tensor has earned trust. The message is no gradient if it repeats the last result of
+// its own tensor, or of another of its size: values before it did not, since they have earned trust. It travels as it
+// is if it follows from the results of its own tensor.
 func (s *Sums) Judge(v tensor.Verdict, key uint64, x *tensor.Contribution) tensor.Verdict {
 	if v != tensor.Fits && v != tensor.Outlier && v != tensor.Near {
 		return v
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range s.results {
-		if r.size != x.Size || r.dtype != x.DType {
-			continue
-		}
-		if x.Repeats(&r.sample) {
+	for i := range s.results {
+		if r := &s.results[i]; r.size == x.Size && r.dtype == x.DType && x.Repeats(&r.sample) {
 			return tensor.Result
 		}
-		if v == tensor.Fits && r.key == key && r.averages.Predict(x) {
-			v = tensor.Predicted
-		}
+	}
+	if a := s.averages[key]; v == tensor.Fits && a != nil && a.size == x.Size && a.dtype == x.DType && a.moving.Predict(x) {
+		return tensor.Predicted
 	}
 	return v
 }

@@ -215,6 +215,70 @@ func TestMomentumFollowsFromResults(t *testing.T) {
 	}
 }
 
+// In a step of more tensors than have averages, the first ones keep theirs from step to step. Tensors whose results no
+// longer come make room.
+func TestAveragesInALongStep(t *testing.T) {
+	const n, tensors = 1024, maxAverage + 40
+	rnd := rand.New(rand.NewPCG(9, 9))
+	var s Sums
+	part, sums := uint64(0), map[uint64][]float32{} // sums: of all results, by key
+	sum := func(key uint64) {
+		x := tensor.Tensor{Key: key, Size: 4 * n, DType: tensor.Float32}
+		part++
+		x.Part = part
+		v, b := make([]float32, n), make([]byte, 4*n)
+		for i := range v {
+			v[i] = float32(rnd.NormFloat64())
+		}
+		tensor.FromFloat32(b, v, x.DType)
+		c, ok := tensor.Contribute(x.DType, b)
+		if !ok {
+			t.Fatal("no sample")
+		}
+		s.Put(new(Job), x, &c)
+		see(&s, x, b, 4*n)
+		if sums[key] == nil {
+			sums[key] = make([]float32, n)
+		}
+		for i := range v {
+			sums[key][i] = 0.9*sums[key][i] + v[i]
+		}
+	}
+	follows := func() (keys int) {
+		for key, v := range sums {
+			b := make([]byte, 4*n)
+			tensor.FromFloat32(b, v, tensor.Float32)
+			if c, _ := tensor.Contribute(tensor.Float32, b); s.Judge(tensor.Fits, key, &c) == tensor.Predicted {
+				keys++
+			}
+		}
+		return keys
+	}
+	for range 12 {
+		for key := range uint64(tensors) {
+			sum(key + 1)
+		}
+	}
+	if got := follows(); got != maxAverage || len(s.averages) != maxAverage {
+		t.Errorf("momentum of %d tensors follows from the results of %d, want %d", got, len(s.averages), maxAverage)
+	}
+	clear(sums)
+	for range 2*tensors/10 + 20 { // until results of the first tensors have not come for twice as long as a step, and then some more
+		for key := range uint64(10) {
+			sum(tensors + 1 + key)
+		}
+	}
+	if got := follows(); got != 10 || len(s.averages) > maxAverage {
+		t.Errorf("of 10 later tensors momentum of %d follows, and there are averages of %d", got, len(s.averages))
+	}
+	for key := range uint64(2 * staleAge) {
+		sum(2*tensors + key)
+	}
+	if len(s.averages) > maxAverage || s.averages[tensors+1] != nil {
+		t.Errorf("after %d results of other tensors, a result each, there are averages of %d, and one is of a tensor before them: %v", 2*staleAge, len(s.averages), s.averages[tensors+1] != nil)
+	}
+}
+
 // A message is not compared with results of another size or type: their samples are of other places.
 func TestResultsOfOtherSizesAndTypes(t *testing.T) {
 	// steps returns n elements in 256 runs of one value each: slices of any length n have the same samples.
