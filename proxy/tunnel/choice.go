@@ -147,19 +147,24 @@ func (c *choice) withoutTLS(now time.Time, err error) {
 	c.only = true
 }
 
-// resume takes up the choice of datagrams that an earlier process had made.
+// resume takes up the choice of datagrams that an earlier process has made, unless something has spoken for a carrier
+// meanwhile.
 func (c *choice) resume(since time.Time, tls float64, why string) {
+	if c.why != "" {
+		return
+	}
 	c.tls = tls
 	c.use(since, true, "faster", "%s", why)
 }
 
-// forget begins anew, since the path has become another one.
+// forget begins anew, since the peer is dialed at another address from now on, and the path is another one. Carriers to
+// the address before may go on for a while.
 func (c *choice) forget(now time.Time, address string) {
-	if c.why == "" {
-		return
-	}
+	chosen := c.why != ""
 	*c = choice{}
-	c.use(now, false, "review", "the peer is dialed at %s now: measure the rate of TLS there", address)
+	if chosen {
+		c.use(now, false, "review", "the peer is dialed at %s from now on: measure the rate of TLS again", address)
+	}
 }
 
 func megabits(rate float64) string { return fmt.Sprintf("%.3g Mbit/s", rate*8/1e6) }

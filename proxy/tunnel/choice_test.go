@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -299,17 +300,19 @@ func TestDatagramsAreCut(t *testing.T) {
 	}
 }
 
+// choosing returns a site with one peer, whose carrier it chooses.
+func choosing(address string) (*Endpoint, *peer) {
+	e := newEndpoint(Config{Name: "osaka"})
+	p := newPeer(&e.home, Peer{Name: "paris", ID: "spiffe://lab/paris", Dial: address})
+	p.chooser.auto, p.chooser.kinds = true, [2]string{CarrierTLS, CarrierDTLS}
+	e.peers = append(e.peers, p)
+	return e, p
+}
+
 // TestChoicesOutliveTheProcess: the choice of datagrams for a peer is taken up by the next process, and reviewed in
 // time, but not for another address, once its review is due, or before datagrams have shown their rate.
 func TestChoicesOutliveTheProcess(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	endpoint := func(address string) (*Endpoint, *peer) {
-		e := newEndpoint(Config{Name: "osaka"})
-		p := newPeer(&e.home, Peer{Name: "paris", ID: "spiffe://lab/paris", Dial: address})
-		p.chooser.auto, p.chooser.kinds = true, [2]string{CarrierTLS, CarrierDTLS}
-		e.peers = append(e.peers, p)
-		return e, p
-	}
 	const address = "192.0.2.1:7443"
 	path := chosenPath{now: now, tls: 1e6, udp: 20e6, losses: 0.01}
 	for !path.trying {
@@ -332,13 +335,13 @@ func TestChoicesOutliveTheProcess(t *testing.T) {
 		"trial":           {trial, address, time.Minute, CarrierTLS},
 		"TLS":             {choice{}, address, time.Minute, CarrierTLS},
 	} {
-		first, p := endpoint(address)
+		first, p := choosing(address)
 		p.chooser.choice = c.choice
 		var file bytes.Buffer
 		if err := first.SaveChoices(&file); err != nil {
 			t.Fatal(err)
 		}
-		next, q := endpoint(c.address)
+		next, q := choosing(c.address)
 		if err := next.LoadChoices(&file, path.since.Add(c.after)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -362,10 +365,43 @@ func TestChoicesOutliveTheProcess(t *testing.T) {
 			t.Errorf("after a change of the address: %+v", got)
 		}
 	}
-	e, _ := endpoint(address)
-	for _, text := range []string{"", "{}", `{"version":2}`, `{"version":1,"choices":[{"peer":"spiffe://lab/paris"}]}`, `{"version":1,"choices":[{"peer":7}]}`, strings.Repeat(" ", maxChoicesFile+1)} {
+	e, _ := choosing(address)
+	for _, text := range []string{"", "{}", `{"version":2}`, `{"version":1,"choices":[{"peer":"spiffe://lab/paris"}]}`, `{"version":1,"choices":[{"peer":7}]}`,
+		`{"version":1,"choices":[{"peer":"spiffe://lab/paris","tls_bytes_per_second":1e6}]}`, `{"version":1,"choices":[{"peer":"spiffe://lab/paris","tls_bytes_per_second":1e999,"why":"so"}]}`, strings.Repeat(" ", maxChoicesFile+1)} {
 		if err := e.LoadChoices(strings.NewReader(text), now); !errors.Is(err, ErrChoices) {
 			t.Errorf("%.40q: %v", text, err)
 		}
+	}
+}
+
+// TestLoadedChoices: a saved choice is reviewed in time though the clock is set back, and takes the place of no choice
+// that this process has made. Where the address changes, rates of the path before count no more.
+func TestLoadedChoices(t *testing.T) {
+	const address = "192.0.2.1:7443"
+	load := func(e *Endpoint, now time.Time) {
+		t.Helper()
+		text := fmt.Sprintf(`{"version":1,"choices":[{"peer":"spiffe://lab/paris","address":%q,"since":%q,"tls_bytes_per_second":1e6,"why":"it was faster"}]}`, address, now.Add(-time.Minute).Format(time.RFC3339Nano))
+		if err := e.LoadChoices(strings.NewReader(text), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	e, p := choosing(address)
+	load(e, now)
+	if since := p.chooser.choice.since; now.Sub(since) != time.Minute || since == since.Round(0) {
+		t.Errorf("the choice is of %v, want a minute before %v, by the monotonic clock", since, now)
+	}
+	e, p = choosing(address)
+	p.chooser.change(func(c *choice) { c.withoutTLS(now, errors.New("refused")) })
+	load(e, now)
+	if got := p.chooser.current(); got.Reason != "only" {
+		t.Errorf("the choice of this process gave way to %+v", got)
+	}
+	_, p = choosing(address)
+	for range choiceIgnored + choiceSeconds {
+		p.chooser.observed(now, observation{rate: 1e6})
+	}
+	if p.setAddress("192.0.2.2:7443"); len(p.chooser.choice.rates) > 0 {
+		t.Errorf("rates of the path to another address: %v", p.chooser.choice.rates)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"time"
 )
 
@@ -35,15 +34,16 @@ type savedChoice struct {
 func (e *Endpoint) SaveChoices(w io.Writer) error {
 	s := savedChoices{Version: 1, Choices: []savedChoice{}}
 	for _, p := range e.list() {
-		if c, ok := p.chooser.proved(); ok {
-			s.Choices = append(s.Choices, savedChoice{p.id, p.dials(), c.since.Round(0), c.tls, c.why})
+		if c, address, ok := p.proved(); ok {
+			s.Choices = append(s.Choices, savedChoice{p.id, address, c.since.Round(0), c.tls, c.why})
 		}
 	}
 	return json.NewEncoder(w).Encode(s)
 }
 
-// LoadChoices takes the choices from another process's SaveChoices, for peers that have the same address still. A
-// choice whose review is due, or which is of the future, is left out. After an error there are none.
+// LoadChoices takes the choices from another process's SaveChoices, for peers that have the same address still and for
+// which this process has made no choice yet. A choice whose review is due, or which is of the future, is left out.
+// After an error there are none.
 func (e *Endpoint) LoadChoices(from io.Reader, now time.Time) error {
 	text, err := io.ReadAll(io.LimitReader(from, maxChoicesFile+1))
 	if err != nil {
@@ -54,14 +54,15 @@ func (e *Endpoint) LoadChoices(from io.Reader, now time.Time) error {
 		return ErrChoices
 	}
 	for _, x := range s.Choices {
-		if !(x.TLS > 0) || math.IsInf(x.TLS, 0) {
-			return fmt.Errorf("%w: a choice without a rate", ErrChoices)
+		if !(x.TLS > 0) || x.Why == "" { // JSON has no infinite numbers
+			return fmt.Errorf("%w: a choice without a rate or a reason", ErrChoices)
 		}
 	}
 	for _, x := range s.Choices {
 		age := now.Sub(x.Since)
 		if p := e.peerByID(x.Peer); p != nil && p.dials() == x.Address && 0 <= age && age < choiceReview {
-			p.chooser.change(func(c *choice) { c.resume(x.Since, x.TLS, x.Why) })
+			since := now.Add(-age) // by now's monotonic clock, if it has one: the review comes though the clock is set back
+			p.chooser.change(func(c *choice) { c.resume(since, x.TLS, x.Why) })
 		}
 	}
 	return nil

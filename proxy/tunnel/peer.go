@@ -44,17 +44,24 @@ func newPeer(h *home, cfg Peer) *peer {
 	return p
 }
 
-// setAddress sets where the peer is dialed from now on. The choice of its carrier was for the path to the address
-// before.
+// setAddress sets where the peer is dialed from now on. If that is another address than before, the choice of a carrier
+// begins anew.
 func (p *peer) setAddress(address string) {
 	p.mu.Lock()
-	other := p.address != address
-	p.address = address
-	p.mu.Unlock()
-	if other {
-		p.chooser.change(func(c *choice) { c.forget(time.Now(), address) })
+	if p.address != address {
+		p.address = address
+		p.chooser.change(func(c *choice) { c.forget(time.Now(), address) }) // under the lock: the choice is that address's
 	}
+	p.mu.Unlock()
 	p.kicks.all()
+}
+
+// proved returns the choice of datagrams, if they have shown their rate, and the address that it is for.
+func (p *peer) proved() (c choice, address string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c, ok = p.chooser.proved()
+	return c, p.address, ok
 }
 
 // dials returns where the peer is dialed.
