@@ -11,7 +11,7 @@ type Measure struct {
 	Error     float64       // norm of a block's loss over the norm of the value that was encoded
 	Residual  float64       // norm of a block's residual over the norm of its value
 	Behind    int           // blocks that travelled exactly since receivers were too far behind
-	Near      int64         // how many bytes of Raw are of tensors whose residual is near the guard\'s limit; only sums of tensors have it
+	Near      int64         // how many bytes of Raw are of tensors whose residual is near the guard's limit; only sums of tensors have it
 	Exact     bool          // a block was coded by another codec than the candidate, as the blocks of a new tensor are
 }
 
@@ -30,10 +30,16 @@ func (m *Measure) add(o *Measure) {
 	m.Near += o.Near
 }
 
-// nearly is the part of the guard's limit from which a tensor's mean residual is near it. Of such a tensor the residual
-// is now beyond the limit and now below it. On which values depends on everything before, so the guard may act on the
-// path though it has not acted in the trial, or the other way round.
+// nearly is the part of the guard's limit from which a tensor's mean residual is near it. The residual of such a tensor
+// crosses the limit now and then. The values at which it does depend on all values before them, so the guard may act on
+// the path though it has not acted in the trial, or the other way round.
 const nearly = 0.75
+
+// A prediction is in doubt beyond these parts of a candidate's sample, in bytes.
+const (
+	TolerablyEarly = 0.1  // of values that came while the residual was still growing
+	TolerablyNear  = 0.05 // of tensors whose residual is near the guard's limit
+)
 
 // near notes whether the residual of the tensor whose sum m is lies near the guard's limit.
 func (m *Measure) near(limit float64) {

@@ -11,7 +11,7 @@ type Result struct {
 	Error    float64 `json:"relative_error"`        // mean norm of a block's loss over the norm of the value that was encoded
 	Residual float64 `json:"residual_ratio"`        // mean norm of a block's residual over the norm of its value
 	Behind   int     `json:"guarded_blocks"`        // blocks that travelled exactly since receivers were too far behind
-	Near     int64   `json:"near_guard_bytes"`      // of Raw, of tensors whose residual is near the guard's limit: it may act on the path though it has not here
+	Near     int64   `json:"near_guard_bytes"`      // of Raw, of tensors whose residual is near the guard's limit: the guard may act on the path though it has not acted in the trial
 	Coding   float64 `json:"coding_seconds_per_gb"` // processor time of one core
 }
 

@@ -1,8 +1,9 @@
 // Package advise chooses codecs for a job from the results of its proxy's shadow mode, and says why.
 //
-// For each job and role it takes the candidate that leaves fewest bytes among the ones that the guard would let go on,
-// if that saves a tenth at least and one core codes it as fast as the job sends. The user has named the candidates, and
-// with them the loss that is acceptable: finer ones are listed beside the choice.
+// For each job and role it takes the candidate that leaves fewest bytes, if that saves a tenth or more and one core
+// codes it as fast as the job sends. It takes no candidate that the guard would stop or may stop at any time, nor one
+// whose residual may still grow. The user has named the candidates, and with them the loss that is acceptable: finer
+// ones are listed beside the choice.
 package advise
 
 import (
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gradproxy/gradproxy/proxy/shadow"
 	"github.com/gradproxy/gradproxy/proxy/trials"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -20,8 +22,6 @@ import (
 const (
 	worthwhile = 0.9  // of the present bytes: a choice must leave less
 	tolerated  = 0.01 // guarded blocks for each measured MB of the sample
-	mayGuard   = 0.05 // of the sample's bytes, that may be of tensors whose residual is near the guard's limit
-	early      = 0.1  // of the sample's bytes, that may have come while the residual was still growing
 )
 
 // Advice is the result for a whole site. Its JSON names are stable.
@@ -101,9 +101,9 @@ func choose(job, role string, groups []trials.Group, r *trials.Report) Choice {
 		switch {
 		case o.behind > tolerated:
 			o.Refused = "the guard would have blocks travel exactly, since receivers fall too far behind"
-		case o.early > early:
+		case o.early > shadow.TolerablyEarly:
 			o.Refused = "its residual may still grow, and with it the bytes: ask again once the job has sent more values"
-		case o.near > mayGuard:
+		case o.near > shadow.TolerablyNear:
 			o.Refused = "its residual is near the guard's limit, so the guard may have blocks travel exactly at any time"
 		case float64(o.Bytes) > worthwhile*float64(c.Now):
 			o.Refused = "it saves less than a tenth"

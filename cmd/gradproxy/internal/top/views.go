@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/shadow"
 )
 
 // A page is one of the views between which a user switches.
@@ -75,15 +76,20 @@ func shadowRows(x *Snapshot) []line {
 	rows := []table.Row{}
 	for _, g := range x.Shadow.Groups {
 		for _, c := range g.Candidates {
-			money, note := "", ""
+			money := ""
 			if c.Money != nil {
 				money = admin.Amount(c.Money.Saved, c.Money.Currency)
 			}
-			switch {
-			case c.Early > 0:
-				note = "its residual may still grow"
-			case 20*c.Near > c.Raw:
-				note = "its residual is near the guard's limit"
+			var doubts []string
+			if float64(c.Early) > shadow.TolerablyEarly*float64(c.Raw) {
+				doubts = append(doubts, "may still grow")
+			}
+			if float64(c.Near) > shadow.TolerablyNear*float64(c.Raw) {
+				doubts = append(doubts, "is near the guard's limit")
+			}
+			note := ""
+			if len(doubts) > 0 {
+				note = "its residual " + strings.Join(doubts, ", and ")
 			}
 			rows = append(rows, table.Row{c.Codec, g.Peer, cmp.Or(g.Job, "(no job)"), g.Role, admin.Size(g.Raw), admin.Size(g.Wire), admin.Size(c.Predicted), ratio(over(g.Raw, c.Predicted)), fmt.Sprintf("%.3g", c.Error), fmt.Sprintf("%.3g", c.Residual), money, note})
 		}

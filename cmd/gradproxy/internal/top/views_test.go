@@ -28,7 +28,7 @@ func TestViewsHaveThePagesFigures(t *testing.T) {
 	})
 	x.Shadow = &trials.Report{Groups: []trials.Group{{Peer: "tokyo", Job: "resnet", Role: "gradient", Raw: 90e6, Wire: 70e6,
 		Candidates: []trials.Candidate{{Result: shadow.Result{Codec: "3lc", Error: 0.125, Residual: 2.5, Early: 1}, Predicted: 5e6, Money: &trials.Money{Currency: "USD", Saved: 3.5}},
-			{Result: shadow.Result{Codec: "onebit", Raw: 100, Near: 6}}}}}}
+			{Result: shadow.Result{Codec: "onebit", Raw: 100, Near: 6, Early: 10}}, {Result: shadow.Result{Codec: "dgc", Raw: 100, Near: 6, Early: 11}}}}}}
 	x.past = &history.Table{Step: pastStep, Times: []int64{880, 890, 960}, Series: []history.Series{{Name: history.Name{Peer: "tokyo", Link: true}, Raw: []int64{6e6, 6e6, 42e6},
 		Sent: []int64{1e6, 2e6, 6e6}, Delivered: []int64{9e6, 3e6, 0}, Received: []int64{1e6, 0, 0}, Down: []float32{0, 8.5, 0}}, {Name: history.Name{Peer: "tokyo", Job: "resnet"}, Raw: []int64{99e9, 99e9, 99e9}}}}
 	screen := tcell.NewSimulationScreen("")
@@ -62,7 +62,7 @@ func TestViewsHaveThePagesFigures(t *testing.T) {
 		"site paris;APPS SEND;SAVED;tensors sent;overview (1 of 5)",
 		"tokyo;up (dtls: faster);4.0 kB;81.0 MB;27.0 MB;82.0 MB;28.0 MB;2.96;12.0 MB/s;17;9.00 of 10.00 USD;tls to 192.0.2.1:7443;for 1m1s;1.23 %;bbr;5.0 kB;13.0 MB;14.0 MB;lima;outage for 3s",
 		"resnet;tokyo;61.0 MB;21.0 MB;62.0 MB;51.0 MB/s;11.0 MB/s;52.0 MB/s;12.0 MB/s;4.48",
-		"peer tokyo;will not last;20.0 GB;50.0 GB;60.0 GB;1h0m0s;int8;It ends at noon.;3lc;gradient;90.0 MB;70.0 MB;5.0 MB;18.00;0.125;2.5;3.50 USD;its residual may still grow;onebit;its residual is near the guard's limit",
+		"peer tokyo;will not last;20.0 GB;50.0 GB;60.0 GB;1h0m0s;int8;It ends at noon.;3lc;gradient;90.0 MB;70.0 MB;5.0 MB;18.00;0.125;2.5;3.50 USD;its residual may still grow;onebit;its residual is near the guard's limit;dgc;its residual may still grow, and is near the guard's limit",
 		"tokyo;apps send;▃ █  at most 700.0 kB/s;▅ █  at most 100.0 kB/s;█ ▁  at most 200.0 kB/s;at most 16.7 kB/s;▒ ·  9s in all;the last hour (5 of 5)",
 	} {
 		got := everything()
