@@ -97,27 +97,47 @@ const maxPrice = 1e9
 
 // parsePrice reads a price above 0.
 func parsePrice(s string) (float64, error) {
-	p, err := strconv.ParseFloat(s, 64)
-	if err == nil && p > maxPrice && !math.IsInf(p, 0) {
+	p, err := parsePositive(s, maxPrice)
+	switch {
+	case errors.Is(err, errTooMuch):
 		return 0, fmt.Errorf("%q is more than 1e9: write the price of a GB (10⁹ bytes), such as 0.09", s)
-	}
-	if err != nil || !(p > 0) || math.IsInf(p, 0) {
+	case err != nil:
 		return 0, fmt.Errorf("%q is not a price: write a number above 0, such as 0.09", s)
 	}
 	return p, nil
 }
 
+// maxBudget bounds a budget, in gigabytes: no link carries so much in a day.
+const maxBudget = 1e9
+
 // parseBudget reads the gigabytes of a day, above 0.
 func parseBudget(s string) (float64, error) {
-	n, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(n > 0) || n > maxBudget {
+	n, err := parsePositive(s, maxBudget)
+	switch {
+	case errors.Is(err, errTooMuch):
+		return 0, fmt.Errorf("%q is more than 1e9: write the gigabytes (10⁹ bytes) of a day, such as 50, or leave budget out", s)
+	case err != nil:
 		return 0, fmt.Errorf("%q is no budget: write the gigabytes of a day as a number above 0, such as 50, or leave budget out", s)
 	}
 	return n, nil
 }
 
-// maxBudget bounds a budget, in gigabytes: no link carries so much in a day.
-const maxBudget = 1e9
+var (
+	errNotPositive = errors.New("not a number above 0")
+	errTooMuch     = errors.New("more than the maximum")
+)
+
+// parsePositive reads a finite number above 0, up to maximum.
+func parsePositive(s string, maximum float64) (float64, error) {
+	x, err := strconv.ParseFloat(s, 64)
+	switch {
+	case err != nil || !(x > 0) || math.IsInf(x, 0):
+		return 0, errNotPositive
+	case x > maximum:
+		return 0, errTooMuch
+	}
+	return x, nil
+}
 
 // parseCurrency reads a code of ISO 4217.
 func parseCurrency(s string) (string, error) {

@@ -19,6 +19,7 @@ func TestShadow(t *testing.T) {
 		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [int8, int8]}}]`:                                             "jobs[0].budget.then[1]: int8 is there twice",
 		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: -5}}]`:                                                                `jobs[0].budget.gb_per_day: "-5" is no budget: write the gigabytes of a day`,
 		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 0}}]`:                                                                 `jobs[0].budget.gb_per_day: "0" is no budget: write the gigabytes of a day`,
+		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5e10}}]`:                                                              `jobs[0].budget.gb_per_day: "5e10" is more than 1e9: write the gigabytes (10⁹ bytes) of a day`,
 		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [rice]}}]`:                                                   "jobs[0].budget.then[0]: rice takes int32, uint32, int64, uint64, and tensors that may lose something are floating-point numbers",
 		`shadow: [int8, delta-binary]`:                                                                                                       "shadow[1]: delta-binary takes int32, uint32, int64, uint64",
 		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [zip]}}]`:                                                    "jobs[0].budget.then[0]: ",
