@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,16 +24,20 @@ func suggest(c *cobra.Command) {
 }
 
 // forms are the values that flags of a type take. The errors of other types say it themselves.
-var forms = map[string]string{"float64": "a number, such as 0.5", "int": "a whole number", "int64": "a whole number", "uint64": "a whole number", "duration": "a time with its unit, such as 5s", "bool": "true or false"}
+var forms = map[string]string{"float64": "a number, such as 0.5", "int": "a whole number", "duration": "a time with its unit, such as 5s", "bool": "true or false"}
 
 // flagError adds to the error of an unknown flag of c the flag that it is like, and to the one of a bad value the
 // values that the flag takes.
 func flagError(c *cobra.Command, err error) error {
 	if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
-		if form := forms[bad.GetFlag().Value.Type()]; form != "" {
-			return usagef("--%s %s: write %s", bad.GetFlag().Name, bad.GetValue(), form)
+		form := forms[bad.GetFlag().Value.Type()]
+		switch {
+		case form == "":
+			return err
+		case errors.Is(err, strconv.ErrRange):
+			return usagef("--%s %s: the number is too large", bad.GetFlag().Name, bad.GetValue())
 		}
-		return err
+		return usagef("--%s %s: write %s", bad.GetFlag().Name, strict.OneLine(bad.GetValue()), form)
 	}
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
