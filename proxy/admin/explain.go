@@ -39,11 +39,15 @@ func Explain(t *proxy.TensorInfo, lossy func(codec string) bool) Explanation {
 	case t.Reason == "no reference" && t.Role == "state":
 		e.Change = "Differences need room for the values that both ends hold, at both sites. The default is 512MiB: if the file names more than 1GiB, double it. It takes a restart or an upgrade of the proxy."
 		e.YAML = "references: 2GiB\n"
-	case (t.Reason == "guarded" || t.Reason == "implausible") && (t.Role == "unknown" || t.Role == "exact"): // its role was another until now
-	case (t.Reason == "guarded" || t.Reason == "implausible") && strings.HasPrefix(t.Codec, "int8"):
+	case (t.Reason == "guarded" || t.Reason == "implausible") && (t.Role == "unknown" || t.Role == "exact"):
+		// The tensor has lost its role, without which no line lets it lose anything.
+	case t.Reason == "implausible":
+		e.Change = "Nothing is to be done if this passes, and no other codec helps: values are compared before they are coded. If it comes often, the values are perhaps no gradients, or hardly change from step to step: have it travel exactly."
+		e.YAML = rule(t, "lossless")
+	case t.Reason == "guarded" && strings.HasPrefix(t.Codec, "int8"):
 		e.Change = "It has the finest of the lossy codecs already. If this comes often, have it travel exactly."
 		e.YAML = rule(t, "lossless")
-	case t.Reason == "guarded", t.Reason == "implausible":
+	case t.Reason == "guarded":
 		e.Change = "A finer codec keeps receivers closer to the sent values."
 		e.YAML = rule(t, "int8")
 	case t.Reason == "peer lacks codec":
@@ -107,7 +111,7 @@ func because(t *proxy.TensorInfo) string {
 		"no rule":            "No rule of the policy matches it, so it loses nothing.",
 		"role unproved":      "Nothing on the wire proves that it is a gradient or weights, so it loses nothing.",
 		"dtype unknown":      "The protocol does not tell the type of its elements, so only lossless coding is possible.",
-		"implausible":        "A block did not look like this tensor's earlier values, so it travelled exactly.",
+		"implausible":        "A block did not look like the next gradient after this tensor's earlier values and results, so it travelled exactly.",
 		"stalled":            "The rest of a block did not come in time, so the block left as it was.",
 		"no gain":            "Coding did not make it smaller, or took longer than the saved bytes take on this link.",
 		"no reference":       "The peer does not hold a value to which a difference could be taken.",

@@ -44,6 +44,7 @@ func TestAdviceFitsTheTensor(t *testing.T) {
 		{proxy.TensorInfo{Reason: "ranks unknown", Job: "train"}, []string{"- {name: train, ranks: 4}", "add the last key"}},
 		{proxy.TensorInfo{Reason: "guarded", Role: "gradient", Codec: "int8"}, []string{`codec: "lossless"`}},
 		{proxy.TensorInfo{Reason: "guarded", Role: "gradient", Codec: "3lc"}, []string{`codec: "int8"`}},
+		{proxy.TensorInfo{Reason: "implausible", Role: "gradient", Codec: "3lc"}, []string{`codec: "lossless"`}}, // the check does not ask for the codec
 		{proxy.TensorInfo{Reason: "no memory", Role: "gradient"}, []string{"# merge into state"}},
 	} {
 		got := Explain(&x.t, func(string) bool { return false })
