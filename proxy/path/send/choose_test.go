@@ -536,49 +536,76 @@ func TestResultsDoubtTheJob(t *testing.T) {
 	}
 }
 
+// A ring is a sender of gradients, and the other rank of its ring.
+type ring struct {
+	*testSender
+	seen  *noted
+	parts *numbered
+	rnd   *rand.Rand
+}
+
+// ringLen is the number of elements of a ring's gradients.
+const ringLen = 16 << 10
+
+func newRing(t *testing.T, seed uint64) *ring {
+	t.Helper()
+	r := &ring{seen: &noted{why: map[tensor.Reason]int{}}, rnd: rand.New(rand.NewPCG(seed, seed))}
+	r.testSender = newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
+	r.env.Metrics = r.seen
+	r.parts = &numbered{Parser: r.testSender.seen.Parser}
+	r.testSender.seen.Parser = r.parts
+	return r
+}
+
+// add sends a gradient, and returns its sum with the other rank's as both ranks get it. Those after the first four lose
+// something.
+func (r *ring) add(t *testing.T, step int) (sum []float32) {
+	t.Helper()
+	before := len(deliver(t, r.env, r.sink.Sent()))
+	if exact := r.exactly(t, gradient(r.rnd, ringLen)); exact != (step < 4) {
+		t.Errorf("gradient %d travels exactly: %v", step, exact)
+	}
+	other := make([]float32, ringLen)
+	sum = make([]float32, ringLen)
+	tensor.ToFloat32(sum, deliver(t, r.env, r.sink.Sent())[before+8:], tensor.Float32)
+	tensor.ToFloat32(other, gradient(r.rnd, ringLen), tensor.Float32)
+	for i, x := range other {
+		sum[i] += x
+	}
+	r.direction.conn.See(tensor.Tensor{Part: r.parts.part, Whole: true, Size: 4 * ringLen}, multiple(sum, 1))
+	return sum
+}
+
+// multiple returns a message of k times the elements of v.
+func multiple(v []float32, k float64) []byte {
+	x := make([]float32, len(v))
+	for i := range v {
+		x[i] = float32(k * float64(v[i]))
+	}
+	b := make([]byte, 4*len(v))
+	tensor.FromFloat32(b, x, tensor.Float32)
+	return b
+}
+
 // A message that repeats the last result, as a maximum of gradients that all ranks have after their sum, is told before
 // anything of it is lost, and ends all loss in the job. So is the mean of the result.
 func TestMessagesThatRepeatTheResultLoseNothing(t *testing.T) {
-	const n = 16 << 10
-	for _, ranks := range []float32{1, 2, 3} {
-		seen := &noted{why: map[tensor.Reason]int{}}
-		s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
-		s.env.Metrics = seen
-		parts := &numbered{Parser: s.seen.Parser}
-		s.seen.Parser = parts
-		r := rand.New(rand.NewPCG(9, 10))
-		sum := make([]float32, n)
-		message := func(k float32) []byte {
-			b := make([]byte, 4*n)
-			for i := range sum {
-				sum[i] /= k
-			}
-			tensor.FromFloat32(b, sum, tensor.Float32)
-			return b
-		}
+	for _, ranks := range []float64{1, 2, 3} {
+		r := newRing(t, 9)
+		var sum []float32
 		for step := range 7 {
-			before := len(deliver(t, s.env, s.sink.Sent()))
-			if exact := s.exactly(t, gradient(r, n)); exact != (step < 4) {
-				t.Errorf("gradient %d travels exactly: %v", step, exact)
-			}
-			arrived, other := make([]float32, n), make([]float32, n)
-			tensor.ToFloat32(arrived, deliver(t, s.env, s.sink.Sent())[before+8:], tensor.Float32)
-			tensor.ToFloat32(other, gradient(r, n), tensor.Float32)
-			for i := range sum {
-				sum[i] = arrived[i] + other[i]
-			}
-			s.direction.conn.See(tensor.Tensor{Part: parts.part, Whole: true, Size: 4 * n}, message(1))
+			sum = r.add(t, step)
 		}
-		if len(seen.doubted) > 0 {
-			t.Errorf("gradients doubt the job: %v", seen.doubted)
+		if len(r.seen.doubted) > 0 {
+			t.Errorf("gradients doubt the job: %v", r.seen.doubted)
 		}
-		if !s.exactly(t, message(ranks)) {
+		if !r.exactly(t, multiple(sum, 1/ranks)) {
 			t.Errorf("the result over %v ranks has lost something", ranks)
 		}
-		if len(seen.doubted) != 1 || seen.doubted[0] != tensor.Result.String() {
-			t.Errorf("the result over %v ranks: doubts %v", ranks, seen.doubted)
+		if len(r.seen.doubted) != 1 || r.seen.doubted[0] != tensor.Result.String() {
+			t.Errorf("the result over %v ranks: doubts %v", ranks, r.seen.doubted)
 		}
-		if !s.exactly(t, gradient(r, n)) {
+		if !r.exactly(t, gradient(r.rnd, ringLen)) {
 			t.Error("a gradient after it has lost something")
 		}
 	}
@@ -587,47 +614,24 @@ func TestMessagesThatRepeatTheResultLoseNothing(t *testing.T) {
 // An optimizer's momentum follows from the results of the sums before, and travels exactly. It does not doubt the job,
 // as a gradient may follow from them too.
 func TestMomentumLosesNothing(t *testing.T) {
-	const n = 16 << 10
-	seen := &noted{why: map[tensor.Reason]int{}}
-	s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
-	s.env.Metrics = seen
-	parts := &numbered{Parser: s.seen.Parser}
-	s.seen.Parser = parts
-	r := rand.New(rand.NewPCG(11, 12))
-	momentum := make([]float32, n)
+	r := newRing(t, 11)
+	momentum := make([]float32, ringLen)
+	norm := 0.0 // squared
 	for step := range 9 {
-		before := len(deliver(t, s.env, s.sink.Sent()))
-		if exact := s.exactly(t, gradient(r, n)); exact != (step < 4) {
-			t.Errorf("gradient %d travels exactly: %v", step, exact)
+		norm = 0
+		for i, x := range r.add(t, step) {
+			momentum[i] = 0.7*momentum[i] + 0.3*x
+			norm += float64(momentum[i]) * float64(momentum[i])
 		}
-		arrived, other := make([]float32, n), make([]float32, n)
-		tensor.ToFloat32(arrived, deliver(t, s.env, s.sink.Sent())[before+8:], tensor.Float32)
-		tensor.ToFloat32(other, gradient(r, n), tensor.Float32)
-		for i := range arrived {
-			arrived[i] += other[i]
-			momentum[i] = 0.7*momentum[i] + 0.3*arrived[i]
-		}
-		result := make([]byte, 4*n)
-		tensor.FromFloat32(result, arrived, tensor.Float32)
-		s.direction.conn.See(tensor.Tensor{Part: parts.part, Whole: true, Size: 4 * n}, result)
 	}
-	norm := 0.0
-	for _, x := range momentum {
-		norm += float64(x) * float64(x)
-	}
-	for i := range momentum {
-		momentum[i] *= float32(math.Sqrt(n / norm)) // to the norm of a gradient
-	}
-	message := make([]byte, 4*n)
-	tensor.FromFloat32(message, momentum, tensor.Float32)
-	if !s.exactly(t, message) {
+	if !r.exactly(t, multiple(momentum, math.Sqrt(ringLen/norm))) { // of a gradient's norm
 		t.Error("momentum has lost something")
 	}
-	if s.exactly(t, gradient(r, n)) {
+	if r.exactly(t, gradient(r.rnd, ringLen)) {
 		t.Error("the gradient after it travels exactly")
 	}
-	if len(seen.doubted) > 0 {
-		t.Errorf("momentum doubts the job: %v", seen.doubted)
+	if len(r.seen.doubted) > 0 {
+		t.Errorf("momentum doubts the job: %v", r.seen.doubted)
 	}
 }
 
