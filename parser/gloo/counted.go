@@ -72,8 +72,12 @@ func (c *counted) index(tag uint32) (int, bool) {
 	})
 }
 
-// same reports whether two all-reduces of the history have equal lengths, as far as they have passed.
+// same reports whether two all-reduces of the history have equal lengths, as far as they have passed. Their first
+// lengths are known before a message has passed.
 func (c *counted) same(a, b int) bool {
+	if c.history[a].first != c.history[b].first {
+		return false
+	}
 	x, y := &c.history[a].lengths, &c.history[b].lengths
 	return x.equal(y) || a >= len(c.history)-1-settled && x.begins(y)
 }

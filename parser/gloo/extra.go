@@ -15,6 +15,11 @@ import "slices"
 // barriers, nor gathers of larger objects, which come just after the gather of their sizes and have lengths of their
 // own.
 //
+// FSDP gathers the weights of the next block before it sums the gradients of one. So between the sums of the last two
+// blocks of a step nothing is gathered, and between no two sums where the weights of the forward pass are kept: there
+// the first of equal blocks is as far from the next one as an extra sum would be. So an all-reduce with the lengths of
+// one of the two around the run is not extra.
+//
 // A model of one unit has one all-reduce a step, so that no step has two to compare. With a sum in each third step its
 // collectives look like one step of three equal layers, each gathered after its sum, with something after them. So
 // there the sequence is three steps long.
@@ -47,7 +52,8 @@ func (c *counted) noteExtra(j, run, k int) {
 	if before.first != last.first || after.first != next.first {
 		return
 	}
-	if c.budget--; slices.ContainsFunc(c.history[j:j+run], func(e observedReduce) bool { return e.extra }) || !c.same(max(k, j-1), min(k, j-1)) {
+	stays := func(e observedReduce) bool { return e.extra || e.first == last.first || e.first == next.first }
+	if c.budget--; slices.ContainsFunc(c.history[j:j+run], stays) || !c.same(max(k, j-1), min(k, j-1)) {
 		return
 	}
 	from, to := min(k, j-1), max(k, j-1)

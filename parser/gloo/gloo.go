@@ -80,11 +80,12 @@
 //
 // # Limits
 //
-// If all tags are the same, a stack of equal layers in the first step can pass for steps of one layer; then layers
-// share keys until the step ends. Runs of 1 MiB segments have no clear phase in this case. Steps of more than 1000
-// all-reduces are not learnt, nor, if all tags are the same, steps of more than 8192 messages. The announcements of a
-// model that has parameters without dimensions, or more than 1024 buckets, are not understood; the model's steps are
-// learnt like any sequence.
+// A stack of equal layers in the first step can pass for steps of one layer; then layers share keys until the step ends
+// or, if there are more than three and tags count, until the second step does. Steps that have nothing else cannot be
+// told from steps of one layer. If all tags are the same, runs of 1 MiB segments have no clear phase. Steps of more
+// than 1000 all-reduces are not learnt, nor, if all tags are the same, steps of more than 8192 messages. The
+// announcements of a model that has parameters without dimensions, or more than 1024 buckets, are not understood; the
+// model's steps are learnt like any sequence.
 //
 // Memory is bounded whatever a peer sends: about 2 MiB for each direction, and for each job 24 MiB for the models that
 // one peer, or this site, has announced.

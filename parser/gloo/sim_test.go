@@ -503,15 +503,92 @@ func TestEqualLayersHaveKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
+// The backward pass of FSDP sums the gradients of equal blocks one after another, and then those of the rest of the
+// model. It gathers the weights of the next block before it sums the gradients of one, so that nothing is gathered
+// between the last two blocks' sums. If it keeps the weights of the forward pass, nothing is gathered between any two.
+// Each block has a key of its own from the third step on.
+func TestEqualBlocksHaveKeysOfTheirOwn(t *testing.T) {
+	require.OneGoroutine(t)
+	const steps, ranks, rest = 12, 2, 3000
+	for _, block := range [][]int{{4000}, {4000, 2200}, {4000, 2200, 4000}} { // elements of its parts
+		for _, blocks := range []int{1, 2, 3, 6, 12} {
+			var parts []int
+			for range blocks {
+				parts = append(parts, block...)
+			}
+			for _, keeps := range []bool{false, true} {
+				for _, rests := range []int{1, 2} { // equal parts of the rest of the model
+					t.Run(fmt.Sprintf("%d blocks of %d parts, and %d more, kept=%t", blocks, len(block), rests, keeps), func(t *testing.T) {
+						all := playSums(t, ranks, repeatSteps(steps, func(s int) (c []gloosim.Call) {
+							gather := func(i int) gloosim.Call {
+								return gloosim.Gather(fmt.Sprint("weights ", i), s, parts[i]/ranks, tensor.Float32)
+							}
+							c = append(c, gloosim.Gather("weights of the rest", s, rest/ranks, tensor.Float32))
+							for i := range parts {
+								c = append(c, gather(i))
+							}
+							last := len(parts) - 1
+							if !keeps {
+								c = append(c, gather(last))
+							}
+							for i := last; i >= 0; i-- {
+								if !keeps && i > 0 {
+									c = append(c, gather(i-1))
+								}
+								c = append(c, gloosim.Gradients(fmt.Sprint("part ", i), s, parts[i], tensor.Float32))
+							}
+							for i := range rests {
+								c = append(c, gloosim.Gradients(fmt.Sprint("rest ", i), s, rest, tensor.Float32))
+							}
+							return c
+						}))
+						checkTruth(t, 0, slices.DeleteFunc(slices.Clone(all), func(m seen) bool { return m.Step < 2 }))
+						keys, found, of := keysFrom(t, 3, all)
+						users := map[uint64]string{}
+						for name, all := range keys {
+							if len(all) != 1 {
+								t.Errorf("%s has %d keys", name, len(all))
+							}
+							for k := range all {
+								if other, ok := users[k]; ok {
+									t.Errorf("%s and %s have the same key", name, other)
+								}
+								users[k] = name
+							}
+						}
+						if 10*found < 9*of {
+							t.Errorf("%d of %d bytes of gradients found", found, of)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 // keysOf plays a job, checks the roles of its messages, and returns the keys that each message of a gradient had from a
 // step on, and how many bytes of gradients there were and were found.
 func keysOf(t *testing.T, ranks, from int, calls []gloosim.Call) (keys map[string]map[uint64]bool, found, of int) {
+	t.Helper()
+	all := playSums(t, ranks, calls)
+	checkTruth(t, 0, all)
+	return keysFrom(t, from, all)
+}
+
+// playSums plays a job all of whose sums are gradients on the user's word.
+func playSums(t *testing.T, ranks int, calls []gloosim.Call) []seen {
 	t.Helper()
 	all, err := play(t, gloosim.Run(gloosim.Job{Ranks: ranks, Calls: calls, Tags: true}), parser.Conn{Job: "job", Ranks: ranks, Sums: parser.SumsGradients})
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkTruth(t, 0, all)
+	return all
+}
+
+// keysFrom returns the keys that each message of a gradient had from a step on, and how many bytes of gradients there
+// were and were found.
+func keysFrom(t *testing.T, from int, all []seen) (keys map[string]map[uint64]bool, found, of int) {
+	t.Helper()
 	keys = map[string]map[uint64]bool{}
 	for _, m := range all {
 		if m.Step < from || m.value.Role != tensor.Gradient {
