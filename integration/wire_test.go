@@ -18,7 +18,7 @@ import (
 func TestLateMapOfUnusedParametersTravelsExactly(t *testing.T) {
 	t.Parallel()
 	const (
-		steps, late = 16, 7
+		steps, late = 24, 7
 		parameters  = 2*600 + 4          // tensors: the map's elements, int32
 		segment     = parameters         // bytes of a message of the map: 4 are 4 of its bytes for each parameter
 		maps        = 8 * (steps - late) // messages: both ranks send 4
@@ -26,7 +26,7 @@ func TestLateMapOfUnusedParametersTravelsExactly(t *testing.T) {
 	)
 	for _, way := range lossyWays {
 		t.Run(string(way), func(t *testing.T) {
-			job := torchJob(t, "torch215", 2, "--batch", "64", "--branches", "600", "--unused", "--unused-from", "7", "--steps", "16")
+			job := torchJob(t, "torch215", 2, "--batch", "64", "--branches", "600", "--unused", "--unused-from", "7", "--steps", "24")
 			w := newWAN(t, 2, fast)
 			ps := startProxies(t, w, way.Config())
 			var taps []*testbed.Tap
