@@ -16,8 +16,8 @@ import (
 
 // maxOverWire is how many bytes the link may carry for a byte in the tunnel where messages are small, in the best of
 // several stretches of a job's steps: a busy machine spreads a burst over more of the times in which messages gather,
-// which costs packets, and is rarely as busy all the time. The best stretch has 1.10 to 1.15, of which 1.15 is on slow
-// machines, and without gathering, and with long headers of records, 1.59 over TLS and 1.36 over DTLS.
+// which costs packets, and is rarely as busy all the time. The best stretch has 1.10 to 1.15, the most on slow
+// machines. Without gathering, and with long headers of records, it had 1.59 over TLS and 1.36 over DTLS.
 const maxOverWire = 1.18
 
 // maxOfBursts is maxOverWire for bursts whose messages are 100 bytes, in all: 1.5, and 1.7 with long headers of
@@ -82,7 +82,7 @@ func (o *overLink) now() (packets [2]testbed.Packets, wire [2]float64) {
 }
 
 // end logs where the bytes went since begin, or since the last end, by round, adds them to the total, and returns the
-// bytes on the link over those in the tunnel.
+// bytes on the link over the bytes in the tunnel.
 func (o *overLink) end(rounds int) float64 {
 	o.t.Helper()
 	packets, wire := o.now()

@@ -14,8 +14,8 @@ import (
 )
 
 // The same commit gives the same bytes in another folder, which is a work tree of git's, for another builder in another
-// time zone, whose new files nobody else may read. The checksums are those of the files, the program tells the
-// package's version and the commit, and the files of a package are readable by all.
+// time zone, whose new files nobody else may read. The checksums match the files, the program tells the package's
+// version and the commit, and everybody may read the files of a package.
 func TestBuildIsReproducible(t *testing.T) {
 	t.Parallel()
 	require.Long(t)

@@ -11,8 +11,8 @@ const (
 	ridge     = 1e-6 // part of the averages' own squared norms that is added to them, so that averages that are alike may be told apart
 )
 
-// decays are those of the moving averages: with them, a few multiples of the averages make an average of any decay up
-// to 0.99 that optimizers have for their momentum.
+// decays has the decay of each moving average. The momentum of an optimizer with any decay up to 0.99 is nearly a sum
+// of multiples of these averages.
 var decays = [...]float64{0, 0.8, 0.9, 0.95, 0.99}
 
 // Averages has moving averages of samples of the results of a tensor's sums. The zero Averages has none.

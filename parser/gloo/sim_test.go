@@ -503,10 +503,10 @@ func TestEqualLayersHaveKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
-// The backward pass of FSDP sums the gradients of equal blocks one after another, and then those of the rest of the
-// model. It gathers the weights of the next block before it sums the gradients of one, so that nothing is gathered
-// between the last two blocks' sums. If it keeps the weights of the forward pass, nothing is gathered between any two.
-// Each block has a key of its own from the third step on.
+// The backward pass of FSDP sums the gradients of equal blocks one after another, and then the gradients of the rest
+// of the model. It gathers the weights of the next block before it sums the gradients of one, so that nothing is
+// gathered between the last two blocks' sums. If it keeps the weights of the forward pass, nothing is gathered between
+// any two. Each block has a key of its own from the third step on.
 func TestEqualBlocksHaveKeysOfTheirOwn(t *testing.T) {
 	require.OneGoroutine(t)
 	const steps, ranks, rest = 12, 2, 3000

@@ -130,9 +130,9 @@ func (s *Sums) keep(t *tensor.Tensor, sample *tensor.Sample) {
 	s.average(t, sample)
 }
 
-// average adds a result to the averages of its tensor. If there are too many tensors, those whose next results should
-// have come long ago make room. If there are none, the tensor has no averages: so the first tensors of a long step keep
-// theirs from step to step.
+// average adds a result to the averages of its tensor. If too many tensors have averages, the tensors whose next
+// results should have come long ago make room. If no tensor makes room, this one gets no averages: so the first
+// tensors of a long step keep theirs from step to step.
 func (s *Sums) average(t *tensor.Tensor, sample *tensor.Sample) {
 	a := s.averages[t.Key]
 	if a == nil {

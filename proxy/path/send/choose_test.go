@@ -557,8 +557,8 @@ func newRing(t *testing.T, seed uint64) *ring {
 	return r
 }
 
-// add sends a gradient, and returns its sum with the other rank's as both ranks get it. Those after the first four lose
-// something.
+// add sends a gradient, and returns its sum with the other rank's as both ranks get it. From the fifth gradient on they
+// lose something.
 func (r *ring) add(t *testing.T, step int) (sum []float32) {
 	t.Helper()
 	before := len(deliver(t, r.env, r.sink.Sent()))

@@ -46,8 +46,8 @@ func TestJobsBudgetCountsItsPartOnce(t *testing.T) {
 	}
 }
 
-// A budget of the start counts every byte of the process, also what tunnels have sent before the first reading. One
-// that comes later begins with the bytes from then on.
+// A budget of the start counts every byte of the process, also the bytes that tunnels have sent before the first
+// reading. A budget that a reload adds begins with the bytes from then on.
 func TestBudgetsOfTheStartCountAllBytes(t *testing.T) {
 	a := &allowances{log: slog.New(slog.DiscardHandler), clock: time.Now, bytes: func(string, string) float64 { return 7000 }}
 	for _, x := range []struct {
