@@ -28,6 +28,7 @@ type packetWriter interface {
 	Room() []byte                     // where the next packet is to be written, empty, with room for a datagram; nil: Flush must come first
 	Put(packet []byte, mark udp.Mark) // has a packet that was written at the last Room leave at Flush, with a mark
 	Flush() error
+	Overhead() int // bytes that encryption adds to a packet
 }
 
 // A mover is the connection below. It may go on from another address.
@@ -121,7 +122,7 @@ func newDatagramLink(c net.Conn, m mover, w packetWriter, room *recordRoom) (*da
 	}
 	l := &datagramLink{Conn: c, writer: w, mover: m, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{}),
 		room: room, window: window}
-	l.engine = datagram.New(datagram.Config{Overhead: suiteOverhead, MaxDatagram: dtlsDatagramBytes, Window: l.window,
+	l.engine = datagram.New(datagram.Config{Overhead: w.Overhead(), MaxDatagram: dtlsDatagramBytes, Window: l.window,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Make: newRecord, Free: freeRecord})
 	m.SetRoom(l.window / 4)
 	l.readable.L, l.writable.L = &l.mu, &l.mu

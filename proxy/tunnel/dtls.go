@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -102,9 +101,12 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	if !ok {
 		return nil, fmt.Errorf("DTLS needs a connection of datagrams, not %T", conn)
 	}
-	gate := &recordGate{Conn: raw}
 	keys := t.identity.current()
-	secrets, far := &dtlsSecrets{}, &shownIdentity{}
+	secrets, far := &dtlsSecrets{id: raw.ID()}, &shownIdentity{}
+	gate := &recordGate{Conn: raw, secrets: secrets}
+	if !dialed {
+		gate.form.id = secrets.id
+	}
 	config := t.config(keys, secrets, far, dialed)
 	// pion answers unexpected messages with errors; a panic in it must cost this handshake only.
 	defer func() {
@@ -138,7 +140,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		return nil, err
 	}
 	gate.openBy(&under.open, records.take)
-	raw.SetKey(*secrets.move.Load(), func(hostChanged bool) {
+	raw.SetProver(routing{&under.seal, &under.open}, func(hostChanged bool) {
 		t.log.Info("carrier goes on from another address", "peer", far.id, "address", raw.RemoteAddr(), "dialed", dialed, "host_changed", hostChanged)
 		records.moved(hostChanged)
 	})
@@ -228,9 +230,6 @@ const (
 	suiteAES256   dtls.CipherSuiteID = 0xFFA6 // for private use (RFC 5246, A.5): AES-256-GCM with the nonces of RFC 7905
 
 	suiteKey = 32
-
-	moveLabel = "EXPORTER-gradproxy-move" // of the key that proves that a connection goes on from another address: RFC 5705
-	moveKey   = 32
 )
 
 // dtlsSuites returns the suites that this side offers, the best first: AES where the processor has it.
@@ -270,12 +269,6 @@ type dtlsSuite struct {
 	secured *dtlsSecrets // of a connection of this package; nil elsewhere
 }
 
-// dtlsSecrets are the secrets that a connection's suite leaves for the layers around pion, which hands on none.
-type dtlsSecrets struct {
-	keys atomic.Pointer[dtlsKeys]
-	move atomic.Pointer[[]byte] // the key by which the connection may move: pion's own exporter knows none but its own suites
-}
-
 // ofConnection returns the suites that this side offers for a connection. They leave its secrets at secrets.
 func ofConnection(secrets *dtlsSecrets) []dtls.CipherSuite {
 	suites := dtlsSuites()
@@ -283,12 +276,6 @@ func ofConnection(secrets *dtlsSecrets) []dtls.CipherSuite {
 		s.(*dtlsSuite).secured = secrets
 	}
 	return suites
-}
-
-// dtlsKeys are the keys of a connection. Its only handshake makes them, for epoch 1.
-type dtlsKeys struct {
-	seal sealer
-	open opener
 }
 
 func (s *dtlsSuite) String() string                          { return s.name }
@@ -324,12 +311,12 @@ func (s *dtlsSuite) Init(masterSecret, clientRandom, serverRandom []byte, isClie
 	if keys.open.aead, err = s.aead(k.ServerWriteKey); err != nil {
 		return err
 	}
-	if s.secured != nil { // RFC 5705, section 4
-		key, err := prf.PHash(masterSecret, slices.Concat([]byte(moveLabel), clientRandom, serverRandom), moveKey, sha256.New)
-		if err != nil {
-			return err
+	if s.secured != nil {
+		if isClient {
+			keys.seal.id = s.secured.id
+		} else {
+			keys.open.id = s.secured.id
 		}
-		s.secured.move.Store(&key)
 		s.secured.keys.Store(keys)
 	}
 	s.keys.Store(keys)
@@ -342,11 +329,13 @@ func (s *dtlsSuite) Encrypt(_ *recordlayer.RecordLayer, raw []byte) ([]byte, err
 	if binary.BigEndian.Uint16(raw[epochAt:]) != dataEpoch {
 		return nil, errEpoch
 	}
-	out := append(make([]byte, 0, len(raw)+suiteTag), raw...)
-	return s.keys.Load().seal.record(out)
+	seal := &s.keys.Load().seal
+	out := make([]byte, seal.header(), len(raw)+seal.overhead())
+	return seal.record(raw[0], append(out, raw[dtlsHeader:]...))
 }
 
-// Decrypt returns the record in, with its content decrypted in place.
+// Decrypt returns the record in, with its content decrypted. A record that carried a connection id came through a
+// recordGate, which has taken that out.
 func (s *dtlsSuite) Decrypt(in []byte) ([]byte, error) {
 	if len(in) < recordlayer.HeaderSize {
 		return nil, errDTLSRecord
@@ -354,8 +343,32 @@ func (s *dtlsSuite) Decrypt(in []byte) ([]byte, error) {
 	if protocol.ContentType(in[0]) == protocol.ContentTypeChangeCipherSpec { // it is never encrypted
 		return in, nil
 	}
-	content, err := s.keys.Load().open.record(in)
-	return in[:recordlayer.HeaderSize+len(content)], err
+	open := &s.keys.Load().open
+	kind, content, err := open.record(open.whole(in))
+	if err != nil {
+		return nil, err
+	}
+	in[0] = kind
+	return append(in[:recordlayer.HeaderSize], content...), nil
+}
+
+// routing makes and reads the messages by which a connection goes on from another address.
+type routing struct {
+	seal *sealer
+	open *opener
+}
+
+func (r routing) Seal(m udp.RoutingMessage) ([]byte, error) {
+	at := r.seal.header()
+	return r.seal.record(dtlsRouting, append(make([]byte, at, at+len(m)+r.seal.overhead()), m[:]...))
+}
+
+func (r routing) Open(d []byte) (m udp.RoutingMessage, ok bool) {
+	if len(d) != r.open.overhead()+len(m) || d[0] != dtlsRouting {
+		return m, false
+	}
+	_, content, _, err := r.open.fresh(d)
+	return m, copy(m[:], content) == len(m) && err == nil
 }
 
 // noLog discards the log of pion/dtls: its errors say as much, and anyone can send datagrams that would fill a log.

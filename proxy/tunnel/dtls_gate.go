@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -19,6 +18,9 @@ const (
 	handshakeMemory = 384 << 10 // of one handshake, all in all
 	earlyBytes      = 40 << 10  // of records with data that overtake the end of the handshake: a first window of the other end's
 	maxEarly        = 64        // of these records
+	// maxControl is how many bytes of a record are kept for pion while it is opened to see its type: alerts and the end
+	// of a handshake are shorter.
+	maxControl = 128
 	// maxHalfOpenDatagrams is how many handshakes over datagrams may be under way: they take memory, and handshakes
 	// over TCP take descriptors.
 	maxHalfOpenDatagrams = 256
@@ -33,9 +35,11 @@ var errLongHandshake = errors.New("more bytes than a handshake takes")
 // invalid records are discarded.
 type recordGate struct {
 	*udp.Conn
-	secured atomic.Bool // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, whose end is under the key
-	settled atomic.Bool // and there
-	bytes   int         // of the handshake
+	form    recordForm   // of the records that come
+	secrets *dtlsSecrets // of the connection; nil: openBy brings the opener
+	secured atomic.Bool  // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, whose end is under the key
+	settled atomic.Bool  // and there
+	bytes   int          // of the handshake
 	pieces  int
 
 	mu         gateLock
@@ -63,7 +67,7 @@ func (g *recordGate) openBy(o *opener, take func([]packetCame)) {
 		g.Conn.SetFilter(func(d []byte) bool { return g.worth(o, d) })
 	}
 	for _, r := range early {
-		g.data(r.data, r.mark)
+		g.openRecord(r.data, r.mark)
 	}
 	g.handOn()
 }
@@ -74,11 +78,11 @@ func (g *recordGate) worth(o *opener, b []byte) bool {
 		return true
 	}
 	for len(b) >= dtlsHeader {
-		length := dtlsHeader + int(binary.BigEndian.Uint16(b[recordLengthAt:]))
+		length := o.length(b)
 		if length > len(b) {
 			return false
 		}
-		if (b[0] == dtlsData || b[0] == dtlsAlert) && o.plausible(b[:length]) {
+		if b[0] != dtlsHandshake && b[0] != dtlsCipherSpec && o.plausible(b[:length]) {
 			return true
 		}
 		b = b[length:]
@@ -126,24 +130,26 @@ func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 	settled := g.settled.Load()
 	handshake := len(b) // bytes of records without data, which anybody who forges the other end's address can send: they have a bound of their own
 	for len(b) >= dtlsHeader {
-		length := dtlsHeader + int(binary.BigEndian.Uint16(b[recordLengthAt:]))
+		length := g.form.length(b)
 		if length > len(b) {
 			break
 		}
 		r := b[:length]
 		b = b[length:]
 		keyed := r[epochAt] != 0 || r[epochAt+1] != 0
-		if r[0] == dtlsData {
+		switch kind := r[0]; {
+		case keyed && !g.form.has(r), !keyed && kind == dtlsData:
+			r = nil
+		case keyed && (kind == dtlsData || kind == dtlsRouting || kind == dtlsWithID):
+			r = g.underKey(r, mark)
+		case settled && g.open != nil && !g.open.authentic(r): // pion takes longer to find that out
+			continue
+		}
+		if r == nil {
 			handshake -= length
-			if keyed {
-				g.data(r, mark)
-			}
 			continue
 		}
-		if !g.passes(r[0], keyed) || length > len(p)-n {
-			continue
-		}
-		if settled && g.open != nil && !g.open.authentic(r) { // pion takes longer to find that out
+		if !g.passes(r[0], keyed) || len(r) > len(p)-n {
 			continue
 		}
 		if !settled && r[0] == dtlsHandshake {
@@ -161,21 +167,66 @@ func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 	return n, nil
 }
 
-// data takes a record with data of an epoch above 0. The lock is held.
-func (g *recordGate) data(r []byte, mark udp.Mark) {
+// underKey takes a record under the key that may have data, and returns the record that pion reads instead, if it has
+// none. The lock is held.
+func (g *recordGate) underKey(r []byte, mark udp.Mark) (forPion []byte) {
 	if g.open == nil {
-		if len(g.early) < maxEarly && g.earlyBytes+len(r) <= earlyBytes {
-			g.early = append(g.early, packetCame{append([]byte(nil), r...), mark})
-			g.earlyBytes += len(r)
+		return g.beforeOpen(r, mark)
+	}
+	var control []byte
+	if r[0] == dtlsWithID && len(r) <= maxControl { // its type is encrypted, and pion opens it by itself
+		control = append(make([]byte, 0, maxControl), r...)
+	}
+	kind, newest := g.openRecord(r, mark)
+	if kind != 0 && g.Conn != nil {
+		g.Conn.Arrived(newest)
+	}
+	if control != nil && (kind == dtlsAlert || kind == dtlsHandshake) {
+		return g.form.plain(control, kind)
+	}
+	return nil
+}
+
+// beforeOpen is underKey before openBy. Data that comes so early waits.
+func (g *recordGate) beforeOpen(r []byte, mark udp.Mark) (forPion []byte) {
+	kind := r[0]
+	if kind == dtlsWithID {
+		keys := g.secrets.keys.Load()
+		if keys == nil { // so the record ends the handshake: the other end has no data before it has heard of the end here
+			return g.form.plain(r, dtlsHandshake)
 		}
-		return
+		var err error
+		if kind, _, err = keys.open.record(append([]byte(nil), r...)); err != nil {
+			return nil
+		}
+		if kind == dtlsHandshake || kind == dtlsAlert {
+			return g.form.plain(r, kind)
+		}
 	}
-	content, err := g.open.fresh(r)
+	if kind == dtlsData && len(g.early) < maxEarly && g.earlyBytes+len(r) <= earlyBytes {
+		g.early = append(g.early, packetCame{append([]byte(nil), r...), mark})
+		g.earlyBytes += len(r)
+	}
+	return nil
+}
+
+// openRecord opens a record under the key, once, and returns its type, 0 if it is not authentic. Data is handed on. The
+// lock is held.
+func (g *recordGate) openRecord(r []byte, mark udp.Mark) (kind byte, newest bool) {
+	kind, content, newest, err := g.open.fresh(r)
 	if err != nil {
-		return
+		return 0, false
 	}
-	g.settled.Store(true) // the other end has data to send: the handshake is over there
-	g.came = append(g.came, packetCame{content, mark})
+	switch kind {
+	case dtlsData:
+		g.settled.Store(true) // the other end has data to send: the handshake is over there
+		g.came = append(g.came, packetCame{content, mark})
+	case dtlsRouting:
+		if g.Conn != nil && len(content) == len(udp.RoutingMessage{}) {
+			g.Conn.Route(udp.RoutingMessage(content))
+		}
+	}
+	return kind, newest
 }
 
 // passes reports whether a record of a type may pass to pion now. keyed: it is under a key.

@@ -51,7 +51,14 @@ func passes(t *testing.T, from, to Link, text string) {
 // TestForgedDatagramsDoNothing: a sender that writes the addresses of a connection into datagrams, and knows no key,
 // neither ends the connection nor has anything kept for it.
 func TestForgedDatagramsDoNothing(t *testing.T) {
+	var below *udp.Conn
 	for name, forged := range map[string]func(i uint64) []byte{
+		"data with the connection's id": func(i uint64) []byte {
+			return (&recordForm{id: below.ID()}).whole(dtlsRecord(1, i, strings.Repeat("no key", 10)))
+		},
+		"data with another id": func(i uint64) []byte {
+			return (&recordForm{id: []byte{1, 2, 3, byte(i)}}).whole(dtlsRecord(1, i, strings.Repeat("no key", 10)))
+		},
 		"close":              func(i uint64) []byte { return plaintext(21, 1000+i, 1, 0) },
 		"fatal alert":        func(i uint64) []byte { return plaintext(21, 1000+i, 2, 40) },
 		"data in clear":      func(i uint64) []byte { return plaintext(23, 1000+i, 'x') },
@@ -70,7 +77,7 @@ func TestForgedDatagramsDoNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := dtlsPair(t)
-			below := client.mover.(*udp.Conn)
+			below = client.mover.(*udp.Conn)
 			passes(t, client, server, "before")
 			passes(t, server, client, "and back")
 			heap := heapNow()
@@ -256,13 +263,16 @@ func TestHalfOpenBounds(t *testing.T) {
 	}
 }
 
-// gated returns a gate once a connection is up, the other end's sealer, and the data that comes.
-func gated(t testing.TB) (g *recordGate, seal *sealer, came *[]string) { return gatedOver(t, nil) }
+// gated returns the gate of the accepting side once a connection is up, the other end's sealer, and the data that
+// comes. The records carry a connection id, if it is not nil.
+func gated(t testing.TB, connection []byte) (g *recordGate, seal *sealer, came *[]string) {
+	return gatedOver(t, nil, connection)
+}
 
 // gatedOver is gated where datagrams come by a connection.
-func gatedOver(t testing.TB, c *udp.Conn) (g *recordGate, seal *sealer, came *[]string) {
-	client, server := suitePair(t, suiteAES256)
-	g, came = &recordGate{Conn: c}, new([]string)
+func gatedOver(t testing.TB, c *udp.Conn, connection []byte) (g *recordGate, seal *sealer, came *[]string) {
+	client, server := suitePair(t, suiteAES256, connection)
+	g, came = &recordGate{Conn: c, form: recordForm{id: connection}, secrets: server.secured}, new([]string)
 	g.secured.Store(true)
 	g.settled.Store(true)
 	g.openBy(&server.keys.Load().open, func(packets []packetCame) {
@@ -275,9 +285,8 @@ func gatedOver(t testing.TB, c *udp.Conn) (g *recordGate, seal *sealer, came *[]
 
 // sealed returns a record of a kind.
 func sealed(t testing.TB, s *sealer, kind byte, content string) []byte {
-	b := append(make([]byte, dtlsHeader, dtlsHeader+len(content)+suiteTag), content...)
-	b[0] = kind
-	b, err := s.record(b)
+	b := append(make([]byte, s.header(), s.overhead()+len(content)), content...)
+	b, err := s.record(kind, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +296,13 @@ func sealed(t testing.TB, s *sealer, kind byte, content string) []byte {
 // TestGateLetsRecordsPass: once a connection is up, data is opened and does not reach pion, alerts under the key do,
 // and nothing else passes.
 func TestGateLetsRecordsPass(t *testing.T) {
-	g, seal, came := gated(t)
+	for name, connection := range connectionIDs {
+		t.Run(name, func(t *testing.T) { testGateLetsRecordsPass(t, connection) })
+	}
+}
+
+func testGateLetsRecordsPass(t *testing.T, connection []byte) {
+	g, seal, came := gated(t, connection)
 	forged := plaintext(21, 9, 1, 0)
 	for name, c := range map[string]struct {
 		in   string // d: data, a: an alert, f: a forged one; the last byte is missing behind a !
@@ -305,7 +320,7 @@ func TestGateLetsRecordsPass(t *testing.T) {
 				b = append(b, sealed(t, seal, dtlsData, name)...)
 			case 'a':
 				a := sealed(t, seal, dtlsAlert, name)
-				b, want = append(b, a...), append(want, a...)
+				b, want = append(b, a...), append(want, g.form.plain(a, dtlsAlert)...)
 			case 'f':
 				b = append(b, forged...)
 			case '!':
@@ -329,7 +344,13 @@ func TestGateLetsRecordsPass(t *testing.T) {
 // TestReplayedDataIsRefused: data that comes again, changed, or of another epoch is not handed on, however late; data
 // in another order is.
 func TestReplayedDataIsRefused(t *testing.T) {
-	g, seal, came := gated(t)
+	for name, connection := range connectionIDs {
+		t.Run(name, func(t *testing.T) { testReplayedDataIsRefused(t, connection) })
+	}
+}
+
+func testReplayedDataIsRefused(t *testing.T, connection []byte) {
+	g, seal, came := gated(t, connection)
 	var all [][]byte
 	for range dtlsReplayWindow + 200 {
 		all = append(all, sealed(t, seal, dtlsData, "data"))
@@ -344,7 +365,7 @@ func TestReplayedDataIsRefused(t *testing.T) {
 	}
 	last := len(all) - 1
 	for _, i := range []int{5, 3, last, last - dtlsReplayWindow + 1, last - 70, last - 64} {
-		for _, change := range []int{0, 4, 10, 13, len(all[i]) - 1} { // type, epoch, number, content, tag: before the record itself has come
+		for _, change := range []int{0, 4, 10, g.form.header(), len(all[i]) - 1, recordLengthAt} { // type, epoch, number, content, tag, length or id: before the record itself has come
 			b := append([]byte(nil), all[i]...)
 			b[change] ^= 1
 			if give(b) != 0 {
@@ -395,15 +416,21 @@ func TestReplayWindow(t *testing.T) {
 
 // TestEarlyDataWaits: data that overtakes the end of the handshake is handed on afterwards, in order, and is bounded.
 func TestEarlyDataWaits(t *testing.T) {
-	up, seal, _ := gated(t)
-	g, came := &recordGate{}, []string(nil)
+	for name, connection := range connectionIDs {
+		t.Run(name, func(t *testing.T) { testEarlyDataWaits(t, connection) })
+	}
+}
+
+func testEarlyDataWaits(t *testing.T, connection []byte) {
+	up, seal, _ := gated(t, connection)
+	g, came := &recordGate{form: up.form, secrets: up.secrets}, []string(nil)
 	for i := range 2 * maxEarly {
 		if n, err := g.admit(make([]byte, 100), sealed(t, seal, dtlsData, strings.Repeat("x", i)), 0); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
 	for range handshakeBytes / 500 { // more than a handshake takes, which ends nothing
-		if n, err := g.admit(make([]byte, 100), dtlsRecord(1, 7, strings.Repeat("x", 1000)), 0); n != 0 || err != nil {
+		if n, err := g.admit(make([]byte, 100), g.form.whole(dtlsRecord(1, 7, strings.Repeat("x", 1000))), 0); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
@@ -428,10 +455,17 @@ func TestEarlyDataWaits(t *testing.T) {
 // FuzzGate: whatever comes once a connection is up, nothing reaches pion but whole records of alerts with a key's
 // epoch, and no data is handed on.
 func FuzzGate(f *testing.F) {
-	f.Add(append(dtlsRecord(1, 7, "data"), plaintext(21, 9, 1, 0)...), true)
-	f.Add(plaintext(22, 1, handshakePiece(1, 30)...), false)
-	f.Fuzz(func(t *testing.T, b []byte, settled bool) {
-		g, _, came := gated(t)
+	f.Add(append(dtlsRecord(1, 7, "data"), plaintext(21, 9, 1, 0)...), true, false)
+	f.Add(plaintext(22, 1, handshakePiece(1, 30)...), false, false)
+	form := recordForm{id: connectionIDs["with an id"]}
+	f.Add(append(form.whole(dtlsRecord(1, 7, strings.Repeat("data", 10))), plaintext(21, 9, 1, 0)...), true, true)
+	f.Add(form.whole(dtlsRecord(1, 7, ""))[:15], true, true)
+	f.Fuzz(func(t *testing.T, b []byte, settled, carries bool) {
+		var connection []byte
+		if carries {
+			connection = form.id
+		}
+		g, _, came := gated(t, connection)
 		g.settled.Store(settled)
 		p := make([]byte, 4096)
 		n, err := g.admit(p, append([]byte(nil), b...), 0)
@@ -528,8 +562,10 @@ func TestForgedDatagramsWakeNoReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	g, seal, came := gatedOver(t, far.(*udp.Conn))
-	forged := [][]byte{plaintext(dtlsAlert, 9, 1, 0), plaintext(dtlsHandshake, 9, make([]byte, 100)...), dtlsRecord(dataEpoch, maxAhead, string(make([]byte, 100)))}
+	g, seal, came := gatedOver(t, far.(*udp.Conn), near.ID())
+	impossible := dtlsRecord(dataEpoch, maxAhead, string(make([]byte, 100)))
+	forged := [][]byte{plaintext(dtlsAlert, 9, 1, 0), plaintext(dtlsHandshake, 9, make([]byte, 100)...), impossible, g.form.whole(impossible),
+		dtlsRecord(dataEpoch, 1, string(make([]byte, 100)))}
 	honest := sealed(t, seal, dtlsData, "honest")
 	for _, d := range append(forged, honest) {
 		if _, err := near.Write(d); err != nil {
@@ -560,7 +596,13 @@ func TestForgedDatagramsWakeNoReader(t *testing.T) {
 // or that are otherwise impossible, none is decrypted, and none needs to leave the place where it arrives. One with a
 // likely number is decrypted once, whatever it is.
 func TestForgedRecordsAreFewDecrypted(t *testing.T) {
-	g, seal, came := gated(t)
+	for name, connection := range connectionIDs {
+		t.Run(name, func(t *testing.T) { testForgedRecordsAreFewDecrypted(t, connection) })
+	}
+}
+
+func testForgedRecordsAreFewDecrypted(t *testing.T, connection []byte) {
+	g, seal, came := gated(t, connection)
 	seal.next = 3 * maxAhead / 2 // a carrier that has been up for a while, of which the last records were lost
 	g.open.next.Store(maxAhead)
 	g.open.came.next = maxAhead
@@ -568,6 +610,7 @@ func TestForgedRecordsAreFewDecrypted(t *testing.T) {
 	give := func(kind byte, word uint64, n int) (worth bool, decrypted uint64) {
 		b := plaintext(kind, 0, make([]byte, n)...)
 		binary.BigEndian.PutUint64(b[epochAt:], word)
+		b = g.form.whole(b)
 		before := g.open.refused()
 		worth = g.worth(g.open, b)
 		if n, err := g.admit(p, b, 0); n != 0 || err != nil {

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"crypto/cipher"
 	"encoding/binary"
 	"errors"
@@ -18,6 +19,8 @@ const (
 	dtlsAlert      = 21
 	dtlsHandshake  = 22
 	dtlsData       = 23
+	dtlsWithID     = 25 // tls12_cid: RFC 9146, section 4
+	dtlsRouting    = 27 // return_routability_check: RFC 9853, section 4
 	messageHeader  = 12
 	epochAt        = 3
 	recordLengthAt = 11
@@ -26,7 +29,8 @@ const (
 const (
 	suiteNonce    = 12 // bytes, of both suites
 	suiteTag      = 16
-	suiteOverhead = dtlsHeader + suiteTag // bytes that a record adds to its content
+	suiteOverhead = dtlsHeader + suiteTag // bytes that a record without a connection id adds to its content
+	roomForID     = 8                     // bytes: an id that is longer needs memory for each record
 
 	dtlsDatagramBytes = 16250 // of the largest datagram: four fill a call, and a record of DTLS is not longer
 
@@ -53,37 +57,127 @@ var (
 	errWornKey    = errors.New("the key has sealed, or refused, as many records as it may")
 )
 
+// A recordForm is the form of the records of one direction. With a connection id they are of type dtlsWithID, have the
+// id in front of their length, and have their own type behind their content: RFC 9146, section 4.
+type recordForm struct {
+	id []byte // nil: they carry none
+}
+
+// header returns the length of a record's header.
+func (f *recordForm) header() int { return dtlsHeader + len(f.id) }
+
+// inner returns how many bytes are encrypted with a record's content.
+func (f *recordForm) inner() int { return min(len(f.id), 1) }
+
+// overhead returns how many bytes a record adds to its content.
+func (f *recordForm) overhead() int { return f.header() + f.inner() + suiteTag }
+
+// length returns the length of the record that b begins with, which is longer than b if b is cut off. What looks like
+// no record of this form has the length of one without an id.
+func (f *recordForm) length(b []byte) int {
+	at := recordLengthAt
+	if b[0] == dtlsWithID {
+		at += len(f.id)
+	}
+	if len(b) < at+2 {
+		return len(b) + 1
+	}
+	return at + 2 + int(binary.BigEndian.Uint16(b[at:]))
+}
+
+// has reports whether a record, whose header is whole, is of this form.
+func (f *recordForm) has(b []byte) bool {
+	if len(f.id) == 0 {
+		return b[0] != dtlsWithID
+	}
+	return b[0] == dtlsWithID && len(b) >= f.header() && bytes.Equal(b[recordLengthAt:][:len(f.id)], f.id)
+}
+
+// secrets makes the nonce and the additional data of a record with that header, whose content, with the inner bytes,
+// has length bytes in clear: RFC 7905, section 2; RFC 6347, section 4.1.2.1; with an id RFC 9146, section 5.3.
+func (f *recordForm) secrets(scratch *recordScratch, iv *[suiteNonce]byte, header []byte, length int) (nonce, data []byte) {
+	scratch.nonce = *iv
+	number := header[epochAt:recordLengthAt] // epoch and sequence number
+	for i, b := range number {
+		scratch.nonce[suiteNonce-8+i] ^= b
+	}
+	data = scratch.data[:0]
+	if len(f.id) == 0 {
+		data = append(append(data, number...), header[:epochAt]...) // type and version
+	} else {
+		data = append(data, 255, 255, 255, 255, 255, 255, 255, 255, dtlsWithID, byte(len(f.id)), dtlsWithID)
+		data = append(append(append(data, header[1:epochAt]...), number...), f.id...)
+	}
+	return scratch.nonce[:], binary.BigEndian.AppendUint16(data, uint16(length))
+}
+
+// plain returns a record in the form that pion reads, with a type and without its id.
+func (f *recordForm) plain(b []byte, kind byte) []byte {
+	out := append(make([]byte, 0, len(b)), kind)
+	out = append(out, b[1:recordLengthAt]...)
+	return append(out, b[recordLengthAt+len(f.id):]...)
+}
+
+// whole returns the record of which plain has made b.
+func (f *recordForm) whole(b []byte) []byte {
+	if len(f.id) == 0 {
+		return b
+	}
+	out := append(make([]byte, 0, len(b)+len(f.id)), dtlsWithID)
+	out = append(append(out, b[1:recordLengthAt]...), f.id...)
+	return append(out, b[recordLengthAt:]...)
+}
+
+// A recordScratch is memory for a nonce and additional data.
+type recordScratch struct {
+	nonce [suiteNonce]byte
+	data  [dtlsHeader + 10 + roomForID]byte
+}
+
 // A sealer gives records their numbers and encrypts them. No two have the same number, whoever has made them, because a
 // number is taken nowhere else, under the same lock as the nonce is made of it.
 type sealer struct {
-	mu   innermostLock
-	aead cipher.AEAD
-	iv   [suiteNonce]byte
-	next uint64
-
-	nonce [suiteNonce]byte // scratch
-	data  [dtlsHeader]byte
+	recordForm
+	mu      innermostLock
+	aead    cipher.AEAD
+	iv      [suiteNonce]byte
+	next    uint64
+	scratch recordScratch
 }
 
-// record encrypts a record in place: a header, whose first byte counts, and its content. The memory behind it must have
-// room for the tag.
-func (s *sealer) record(b []byte) (sealed []byte, err error) {
+// record encrypts a record of a type in place: room for its header, and its content. The memory behind it must have
+// room for the rest of its overhead.
+func (s *sealer) record(kind byte, b []byte) (sealed []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next >= maxSealed {
 		return nil, errWornKey
 	}
-	content := b[dtlsHeader:]
-	b[1], b[2] = 254, 253
-	binary.BigEndian.PutUint64(b[epochAt:], dataEpoch<<48|s.next)
+	sealed = s.sealAs(kind, b, s.next)
 	s.next++
-	recordSecrets(&s.nonce, &s.data, &s.iv, b, len(content))
-	binary.BigEndian.PutUint16(b[recordLengthAt:], uint16(len(content)+suiteTag))
-	return b[:dtlsHeader+len(s.aead.Seal(content[:0], s.nonce[:], content, s.data[:]))], nil
+	return sealed, nil
+}
+
+// sealAs is record with a number that was never given before.
+func (s *sealer) sealAs(kind byte, b []byte, number uint64) (sealed []byte) {
+	header := s.header()
+	content := b[header:]
+	b[0] = kind
+	if len(s.id) > 0 {
+		b[0] = dtlsWithID
+		copy(b[recordLengthAt:], s.id)
+		content = append(content, kind)
+	}
+	b[1], b[2] = 254, 253
+	binary.BigEndian.PutUint64(b[epochAt:], dataEpoch<<48|number)
+	nonce, data := s.secrets(&s.scratch, &s.iv, b, len(content))
+	binary.BigEndian.PutUint16(b[header-2:], uint16(len(content)+suiteTag))
+	return b[:header+len(s.aead.Seal(content[:0], nonce, content, data))]
 }
 
 // An opener decrypts the records of the other end.
 type opener struct {
+	recordForm
 	mu     innermostLock
 	aead   cipher.AEAD
 	iv     [suiteNonce]byte
@@ -91,24 +185,23 @@ type opener struct {
 	next   atomic.Uint64 // came.next, for readers without the lock
 	forged uint64        // decrypted records that were not authentic
 
-	nonce [suiteNonce]byte // scratch
-	data  [dtlsHeader]byte
+	scratch recordScratch
 }
 
-// record decrypts a record in place, and returns its content.
-func (o *opener) record(b []byte) (content []byte, err error) {
+// record decrypts a record in place, and returns its type and its content.
+func (o *opener) record(b []byte) (kind byte, content []byte, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.open(b)
 }
 
-// plausible reports whether a record may be authentic by its fields in clear: epoch, length and number. It costs next
-// to nothing, so that whoever writes the other end's address into datagrams, and does not see which numbers it uses,
-// has few of them decrypted.
+// plausible reports whether a record may be authentic by its fields in clear: form, epoch, length and number. It costs
+// next to nothing, so that whoever writes the other end's address into datagrams, and does not see which numbers it
+// uses, has few of them decrypted.
 func (o *opener) plausible(b []byte) bool {
 	word := binary.BigEndian.Uint64(b[epochAt:])
 	number, next := word&(1<<48-1), o.next.Load()
-	return word>>48 == dataEpoch && len(b) >= dtlsHeader+suiteTag && number < maxSealed && number < next+maxAhead && number+dtlsReplayWindow >= next
+	return word>>48 == dataEpoch && o.has(b) && len(b) >= o.overhead() && number < maxSealed && number < next+maxAhead && number+dtlsReplayWindow >= next
 }
 
 // authentic reports whether the other end has sealed a record. It does not change the record.
@@ -116,45 +209,53 @@ func (o *opener) authentic(b []byte) bool {
 	if !o.plausible(b) {
 		return false
 	}
-	_, err := o.record(append([]byte(nil), b...))
+	_, _, err := o.record(append([]byte(nil), b...))
 	return err == nil
 }
 
-// fresh decrypts a record with data in place, and returns its content, if it comes for the first time: RFC 6347,
-// section 4.1.2.6.
-func (o *opener) fresh(b []byte) (content []byte, err error) {
+// fresh decrypts a record in place, and returns its type and its content, if it comes for the first time: RFC 6347,
+// section 4.1.2.6. newest: no record with a larger number has come.
+func (o *opener) fresh(b []byte) (kind byte, content []byte, newest bool, err error) {
 	if !o.plausible(b) {
-		return nil, errDTLSRecord
+		return 0, nil, false, errDTLSRecord
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	number := binary.BigEndian.Uint64(b[epochAt:]) & (1<<48 - 1)
 	if o.came.has(number) {
-		return nil, errReplayed
+		return 0, nil, false, errReplayed
 	}
-	if content, err = o.open(b); err == nil {
+	if kind, content, err = o.open(b); err == nil {
+		newest = number >= o.came.next
 		o.came.add(number)
 		o.next.Store(o.came.next)
 	}
-	return content, err
+	return kind, content, newest, err
 }
 
 // open is record. The lock is held.
-func (o *opener) open(b []byte) (content []byte, err error) {
+func (o *opener) open(b []byte) (kind byte, content []byte, err error) {
 	if o.forged >= maxForged {
-		return nil, errWornKey
+		return 0, nil, errWornKey
 	}
-	content = b[dtlsHeader:]
-	length := len(content) - suiteTag
-	if length < 0 || binary.BigEndian.Uint16(b[epochAt:]) != dataEpoch {
-		return nil, errDTLSRecord
+	if len(b) < o.overhead() || !o.has(b) || binary.BigEndian.Uint16(b[epochAt:]) != dataEpoch {
+		return 0, nil, errDTLSRecord
 	}
-	recordSecrets(&o.nonce, &o.data, &o.iv, b, length)
-	if content, err = o.aead.Open(content[:0], o.nonce[:], content, o.data[:]); err != nil {
+	content = b[o.header():]
+	nonce, data := o.secrets(&o.scratch, &o.iv, b, len(content)-suiteTag)
+	if content, err = o.aead.Open(content[:0], nonce, content, data); err != nil {
 		o.forged++
-		return nil, errDTLSRecord
+		return 0, nil, errDTLSRecord
 	}
-	return content, nil
+	if len(o.id) == 0 {
+		return b[0], content, nil
+	}
+	content = bytes.TrimRight(content, "\x00") // padding: RFC 9146, section 4
+	if len(content) == 0 {
+		return 0, nil, errDTLSRecord
+	}
+	last := len(content) - 1
+	return content[last], content[:last], nil
 }
 
 // refused returns how many records were not authentic.
@@ -164,17 +265,16 @@ func (o *opener) refused() uint64 {
 	return o.forged
 }
 
-// recordSecrets makes the nonce and the additional data of a record with that header, whose content has length bytes in
-// clear: RFC 7905, section 2, and RFC 6347, section 4.1.2.1.
-func recordSecrets(nonce *[suiteNonce]byte, data *[dtlsHeader]byte, iv *[suiteNonce]byte, header []byte, length int) {
-	*nonce = *iv
-	number := header[epochAt:recordLengthAt] // epoch and sequence number
-	for i, b := range number {
-		nonce[suiteNonce-8+i] ^= b
-	}
-	copy(data[:], number)
-	copy(data[8:], header[:epochAt]) // type and version
-	binary.BigEndian.PutUint16(data[recordLengthAt:], uint16(length))
+// dtlsSecrets are what a connection's suite shares with the layers around pion.
+type dtlsSecrets struct {
+	id   []byte // that the dialing side's records carry under the key
+	keys atomic.Pointer[dtlsKeys]
+}
+
+// dtlsKeys are the keys of a connection. Its only handshake makes them, for epoch 1.
+type dtlsKeys struct {
+	seal sealer
+	open opener
 }
 
 // A replayWindow is which of the newest dtlsReplayWindow numbers have come.

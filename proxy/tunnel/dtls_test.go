@@ -25,10 +25,14 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
-// suitePair returns a suite of each kind as the two sides of a connection have it.
-func suitePair(t testing.TB, id dtls.CipherSuiteID) (client, server *dtlsSuite) {
+// connectionIDs are ids of connections with which tests run: records of the accepting side carry none, the ones of the
+// dialing side do.
+var connectionIDs = map[string][]byte{"without an id": nil, "with an id": {0xc1, 0xd0, 0x19, 0x17}}
+
+// suitePair returns a suite of each kind as the two sides of a connection have it, whose client's records carry an id.
+func suitePair(t testing.TB, id dtls.CipherSuiteID, connection []byte) (client, server *dtlsSuite) {
 	find := func(isClient bool) *dtlsSuite {
-		for _, s := range dtlsSuites() {
+		for _, s := range ofConnection(&dtlsSecrets{id: connection}) {
 			if s.ID() == id {
 				if err := s.Init(make([]byte, 48), make([]byte, 32), make([]byte, 32), isClient); err != nil {
 					t.Fatal(err)
@@ -71,14 +75,62 @@ func TestSuiteVector(t *testing.T) {
 		t.Errorf("tag %x", tag)
 	}
 	iv := [suiteNonce]byte(decode("07000000404142434445 4647"))
-	var nonce [suiteNonce]byte
-	var data [dtlsHeader]byte
-	recordSecrets(&nonce, &data, &iv, dtlsRecord(1, 0x020304050607, ""), 5)
-	if want := decode("07000000 4040 404040404040"); !bytes.Equal(nonce[:], want) {
-		t.Errorf("nonce %x, want %x", nonce, want)
+	for _, c := range []struct{ id, data string }{
+		{"", "0001 020304050607 17 fefd 0005"},
+		{"c1d01917", "ffffffffffffffff 19 04 19 fefd 0001 020304050607 c1d01917 0005"}, // RFC 9146, section 5.3
+	} {
+		form := recordForm{id: decode(c.id)}
+		nonce, data := form.secrets(&recordScratch{}, &iv, form.whole(dtlsRecord(1, 0x020304050607, "")), 5)
+		if want := decode("07000000 4040 404040404040"); !bytes.Equal(nonce, want) {
+			t.Errorf("id %q: nonce %x, want %x", c.id, nonce, want)
+		}
+		if want := decode(c.data); !bytes.Equal(data, want) {
+			t.Errorf("id %q: additional data %x, want %x", c.id, data, want)
+		}
 	}
-	if want := decode("0001 020304050607 17 fefd 0005"); !bytes.Equal(data[:], want) {
-		t.Errorf("additional data %x, want %x", data, want)
+}
+
+// TestConnectionIDVectors: records with a connection id are as RFC 9146, sections 4 and 5.3, has them, also with
+// padding behind their type. Python's package cryptography has made the records, by that text.
+func TestConnectionIDVectors(t *testing.T) {
+	key, iv := make([]byte, suiteKey), [suiteNonce]byte{}
+	for i := range key {
+		key[i] = byte(i)
+	}
+	for i := range iv {
+		iv[i] = byte(100 + i)
+	}
+	form := recordForm{id: []byte{0xc1, 0xd0, 0x19, 0x17}}
+	const number = 0x020304050607
+	for id, c := range map[dtls.CipherSuiteID]struct{ record, padded string }{
+		suiteAES256: {"19fefd0001020304050607c1d019170016ddf3274aa899385cb0937e697b4de544e99336d0a14e",
+			"19fefd0001020304050607c1d019170019ddf3274aa8996e4b490dfcb1d75165dfcc548437a172f39504"},
+		suiteChaCha20: {"19fefd0001020304050607c1d019170016aecdc3363fc68448e57e256aebfeb8abf45c8dac957b",
+			"19fefd0001020304050607c1d019170019aecdc3363fc661544268c518780f4b5792c03dd19f233884ae"},
+	} {
+		client, _ := suitePair(t, id, nil)
+		aead, err := client.aead(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{c.record, c.padded} {
+			b, err := hex.DecodeString(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := opener{recordForm: form, aead: aead, iv: iv}
+			kind, content, err := o.record(b)
+			if err != nil || kind != dtlsData || string(content) != "hello" {
+				t.Errorf("%v: %s is of type %d, %q, %v", client, want, kind, content, err)
+			}
+		}
+		// Its number is beyond those that a sealer gives.
+		b := append(make([]byte, form.header(), 100), "hello"...)
+		s := sealer{recordForm: form, aead: aead, iv: iv}
+		b = s.sealAs(dtlsData, b, number)
+		if got := hex.EncodeToString(b); got != c.record {
+			t.Errorf("%v: %s is sealed, want %s", client, got, c.record)
+		}
 	}
 }
 
@@ -100,8 +152,22 @@ func (c *nonceCounter) Seal(dst, nonce, content, data []byte) []byte {
 // TestSuites: records open as they were sealed, by pion's way or the tunnel's, not if a bit of them is changed. No
 // nonce is used twice, whatever numbers pion gives, and however many seal at once.
 func TestSuites(t *testing.T) {
+	for name, connection := range connectionIDs {
+		t.Run(name, func(t *testing.T) { testSuites(t, connection) })
+	}
+}
+
+func testSuites(t *testing.T, connection []byte) {
 	for _, id := range []dtls.CipherSuiteID{suiteChaCha20, suiteAES256} {
-		client, server := suitePair(t, id)
+		client, server := suitePair(t, id, connection)
+		form := recordForm{id: connection}
+		decrypt := func(b []byte) ([]byte, error) { // as the gate hands it on
+			kind := b[0]
+			if connection != nil {
+				kind = dtlsHandshake
+			}
+			return server.Decrypt(form.plain(b, kind))
+		}
 		seal := &client.keys.Load().seal
 		counter := &nonceCounter{AEAD: seal.aead, t: t, seen: map[string]bool{}}
 		seal.aead = counter
@@ -114,21 +180,21 @@ func TestSuites(t *testing.T) {
 			if i%3 == 0 {
 				sealed, err = client.Encrypt(&recordlayer.RecordLayer{}, raw)
 			} else {
-				sealed, err = seal.record(append(make([]byte, 0, len(raw)+suiteTag), raw...))
+				sealed, err = seal.record(dtlsData, append(make([]byte, seal.header(), len(raw)+seal.overhead()), content...))
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			changed := bytes.Clone(sealed)
 			bit := random.IntN(8 * len(changed))
-			if i := bit / 8; i < 11 && i != 0 || i >= recordlayer.HeaderSize { // type and length are the gate's to check
+			if i := bit / 8; i != 0 && i < recordLengthAt || i >= form.header() { // form and length are the gate's to check
 				changed[i] ^= 1 << (bit % 8)
-				if _, err := server.Decrypt(changed); err == nil {
+				if _, err := decrypt(changed); err == nil {
 					t.Fatalf("%v: record opens though bit %d is changed", client, bit)
 				}
 			}
-			opened, err := server.Decrypt(sealed)
-			if err != nil || string(opened[recordlayer.HeaderSize:]) != content {
+			opened, err := decrypt(sealed)
+			if err != nil || opened[0] != dtlsData || string(opened[recordlayer.HeaderSize:]) != content {
 				t.Fatalf("%v: record %d: %q, %v", client, i, opened, err)
 			}
 		}
@@ -165,7 +231,7 @@ func TestSuites(t *testing.T) {
 			t.Fatal(err)
 		}
 		server.keys.Load().open.forged = maxForged
-		if b, err := server.Decrypt(good); err == nil {
+		if b, err := decrypt(good); err == nil {
 			t.Errorf("a key opens that has refused too much: %x", b)
 		}
 	}
@@ -262,7 +328,8 @@ func plainPeer(t *testing.T, over func(*udp.Conn) net.Conn) (plain *dtls.Conn, l
 		t.Fatal(err)
 	}
 	plain, err = dtls.ClientWithContext(ctx, over(conn), &dtls.Config{Certificates: []tls.Certificate{cert}, CipherSuites: []dtls.CipherSuiteID{},
-		CustomCipherSuites: dtlsSuites, ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: noLog{}})
+		CustomCipherSuites:   func() []dtls.CipherSuite { return ofConnection(&dtlsSecrets{id: conn.ID()}) },
+		ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: noLog{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +376,7 @@ func BenchmarkNonces(b *testing.B) {
 	const records = 1 << 20
 	repeats := 0
 	for b.Loop() {
-		client, _ := suitePair(b, suiteAES256)
+		client, _ := suitePair(b, suiteAES256, connectionIDs["with an id"])
 		seal := &client.keys.Load().seal
 		seen := nonceSet{AEAD: seal.aead, seen: map[[suiteNonce]byte]bool{}}
 		seal.aead = &seen
@@ -337,13 +404,27 @@ func (s *nonceSet) Seal(dst, nonce, content, data []byte) []byte {
 
 // FuzzSuite: nothing but a sealed record opens.
 func FuzzSuite(f *testing.F) {
-	client, server := suitePair(f, suiteChaCha20)
-	sealed, _ := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(1, 5, "hello"))
-	f.Add(sealed[:len(sealed)-1])
+	var fuzzed []func(t *testing.T, b []byte)
+	for name, connection := range connectionIDs {
+		client, server := suitePair(f, suiteChaCha20, connection)
+		form := recordForm{id: connection}
+		sealed, err := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(1, 5, "hello"))
+		if err != nil {
+			f.Fatal(name, err)
+		}
+		sealed = form.plain(sealed, dtlsData)
+		fuzzed = append(fuzzed, func(t *testing.T, b []byte) {
+			if _, err := server.Decrypt(bytes.Clone(b)); err == nil && b[0] != 20 && (!bytes.Equal(b[1:recordLengthAt], sealed[1:recordLengthAt]) || !bytes.Equal(b[dtlsHeader:], sealed[dtlsHeader:])) {
+				t.Errorf("%x opens", b)
+			}
+		})
+		f.Add(sealed[:len(sealed)-1])
+		f.Add(sealed)
+	}
 	f.Add([]byte{20})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := server.Decrypt(bytes.Clone(b)); err == nil && b[0] != 20 && !bytes.Equal(b, sealed) {
-			t.Errorf("%x opens", b)
+		for _, try := range fuzzed {
+			try(t, b)
 		}
 	})
 }
@@ -416,7 +497,8 @@ func TestDTLSRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			c := &dtls.Config{Certificates: []tls.Certificate{load(id("paris"))}, CipherSuites: []dtls.CipherSuiteID{}, CustomCipherSuites: dtlsSuites,
+			c := &dtls.Config{Certificates: []tls.Certificate{load(id("paris"))}, CipherSuites: []dtls.CipherSuiteID{},
+				CustomCipherSuites:   func() []dtls.CipherSuite { return ofConnection(&dtlsSecrets{id: conn.ID()}) },
 				ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: noLog{}}
 			change(c)
 			over := net.Conn(conn)
@@ -675,13 +757,52 @@ func TestGateAfterTheHandshake(t *testing.T) {
 		keyed + forged + keyed:    {keyed + keyed, ""},
 	} {
 		for i, settled := range []bool{false, true} {
-			g, _, came := gated(t)
+			g, _, came := gated(t, nil)
 			g.settled.Store(settled)
 			p := make([]byte, 1000)
 			n, err := g.admit(p, []byte(datagram), 0)
 			g.handOn()
 			if err != nil || string(p[:n]) != want[i] || len(*came) > 0 {
 				t.Errorf("of %q passes %q, %v, and %q comes; want %q", datagram, p[:n], err, *came, want[i])
+			}
+		}
+	}
+}
+
+// TestGateTellsTypesApart: of records whose type is encrypted, the end of the handshake passes while the handshake may
+// go on at the other end, alerts pass at all times, and data never. Records under the key without the connection's id,
+// or with another one, do not pass. Before there are keys, each passes with the connection's id, since it ends the
+// handshake.
+func TestGateTellsTypesApart(t *testing.T) {
+	connection := connectionIDs["with an id"]
+	const early, secured, settled = 0, 1, 2
+	for _, kind := range []byte{dtlsHandshake, dtlsAlert, dtlsData, dtlsRouting, dtlsCipherSpec, 99} {
+		for stage := early; stage <= settled; stage++ {
+			g, seal, came := gated(t, connection)
+			b := sealed(t, seal, kind, "content")
+			other := bytes.Clone(b)
+			other[recordLengthAt]++
+			want := kind == dtlsHandshake && stage == secured || kind == dtlsAlert
+			as := kind
+			if stage == early {
+				g = &recordGate{form: g.form, secrets: &dtlsSecrets{id: connection}}
+				want, as = true, dtlsHandshake
+			}
+			g.settled.Store(stage == settled)
+			for i, b := range [][]byte{dtlsRecord(1, 5, strings.Repeat("x", 50)), other, b} {
+				p := make([]byte, 1000)
+				sent := bytes.Clone(b)
+				n, err := g.admit(p, b, 0)
+				g.handOn()
+				switch passes := want && i == 2; {
+				case err != nil:
+					t.Fatal(err)
+				case passes != (n > 0), passes && !bytes.Equal(p[:n], g.form.plain(sent, as)):
+					t.Errorf("stage %d: of %x of type %d passes %x", stage, sent, kind, p[:n])
+				}
+			}
+			if data := len(*came) > 0; data != (kind == dtlsData && stage != early) {
+				t.Errorf("stage %d: of a record of type %d the data %q comes", stage, kind, *came)
 			}
 		}
 	}

@@ -13,13 +13,16 @@ type sealedWriter struct {
 	marks []udp.Mark
 }
 
+// Overhead returns how many bytes a record adds to a packet.
+func (w *sealedWriter) Overhead() int { return w.seal.overhead() }
+
 // Room returns where the next packet is to be written, empty, with room for the longest; nil: Flush must come first.
 func (w *sealedWriter) Room() []byte {
 	if w.out == nil {
 		w.out = make([]byte, 0, udp.MaxBatchBytes+dtlsDatagramBytes)
 	}
-	at := len(w.out) + dtlsHeader
-	if len(w.sizes) == udp.MaxBatch || at-dtlsHeader+dtlsDatagramBytes > cap(w.out) {
+	at := len(w.out) + w.seal.header()
+	if len(w.sizes) == udp.MaxBatch || len(w.out)+dtlsDatagramBytes > cap(w.out) {
 		return nil
 	}
 	return w.out[at:at:cap(w.out)]
@@ -27,7 +30,7 @@ func (w *sealedWriter) Room() []byte {
 
 // Put takes a packet that was written at the last Room. It leaves with a mark.
 func (w *sealedWriter) Put(packet []byte, mark udp.Mark) {
-	size := suiteOverhead + len(packet)
+	size := w.seal.overhead() + len(packet)
 	w.out = w.out[:len(w.out)+size]
 	w.sizes, w.marks = append(w.sizes, size), append(w.marks, mark)
 }
@@ -43,9 +46,8 @@ func (w *sealedWriter) Flush() error {
 			}
 			from, first = at, i
 		}
-		record := w.out[at : at+size-suiteTag : at+size]
-		record[0] = dtlsData
-		if _, err := w.seal.record(record); err != nil {
+		record := w.out[at : at+size-suiteTag-w.seal.inner() : at+size]
+		if _, err := w.seal.record(dtlsData, record); err != nil {
 			return err
 		}
 		at += size

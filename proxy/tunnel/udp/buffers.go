@@ -1,6 +1,9 @@
 package udp
 
-import "sync"
+import (
+	"net/netip"
+	"sync"
+)
 
 // Buffers of datagrams that wait for a Read, of three sizes, so that a short datagram takes little memory and many long
 // ones need no copy.
@@ -36,6 +39,14 @@ type arrived struct {
 	rest   []byte
 	each   int
 	mark   Mark
+	path   *path // by which they came; nil: by the connection's own
+}
+
+// A path is the address of the dialing side from which datagrams come, and the control message by which datagrams to it
+// leave from the address of this host to which they came; nil: the kernel chooses that.
+type path struct {
+	far    netip.AddrPort
+	source []byte
 }
 
 // next takes the first datagram.

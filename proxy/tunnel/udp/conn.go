@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"os"
@@ -27,6 +28,7 @@ type Conn struct {
 	socket atomic.Pointer[socket]
 	remote atomic.Pointer[netip.AddrPort]
 	nonce  nonce
+	id     connectionID
 	way    way
 	moving moving
 
@@ -36,7 +38,8 @@ type Conn struct {
 	readBy  time.Time          // dialed: the same, for the socket to come
 	closed  chan struct{}
 	once    sync.Once
-	leave   func() // takes it out of its Listener; nil: it owns its socket
+	leave   func()        // takes it out of its Listener; nil: it owns its socket
+	follow  func(p *path) // accepted: has its datagrams take a path, whose far end has shown that it receives there
 
 	queue  chan arrived // accepted
 	queued atomic.Int64 // bytes of memory of the datagrams in queue
@@ -115,10 +118,8 @@ func (c *Conn) readSocket() error {
 		if len(data) == 0 {
 			continue
 		}
-		if m, ok := parseMessage(data); ok { // a late welcome, or the listener does not know this address
-			if m.kind == msgStray && c.moving.idle() >= strayAfter {
-				c.Doubt()
-			}
+		if m, ok := parseMessage(data); ok { // a late welcome, or the listener does not know the connection
+			c.isGone(&m)
 			continue
 		}
 		c.now = arrived{rest: data}
@@ -128,6 +129,16 @@ func (c *Conn) readSocket() error {
 		c.count(&c.now)
 		return nil
 	}
+}
+
+// isGone takes a message. gone: it says that the listener does not know the connection, and nothing authentic has come
+// for a while, since everybody on the path can send it.
+func (c *Conn) isGone(m *message) (gone bool) {
+	gone = m.kind == msgGone && bytes.Equal(m.id, c.id[:]) && c.moving.idle() >= goneAfter
+	if gone {
+		c.moving.lost.Store(true)
+	}
+	return gone
 }
 
 // count counts datagrams that came.
@@ -201,9 +212,14 @@ func (c *Conn) WriteBatch(b []byte, each int, mark Mark) error {
 	if err := c.way.write(b, each, mark); err != nil && !c.moving.roams() {
 		return err
 	}
-	c.sent.Add(uint64(len(b)))
-	c.datagramsSent.Add(uint64((len(b) + each - 1) / max(each, 1)))
+	c.left(len(b), (len(b)+each-1)/max(each, 1))
 	return nil
+}
+
+// left counts datagrams of n bytes in all that have left.
+func (c *Conn) left(n, datagrams int) {
+	c.sent.Add(uint64(n))
+	c.datagramsSent.Add(uint64(datagrams))
 }
 
 // SetAlone has datagrams leave one by one, or together again. Some kernels spoil the checksums of datagrams that leave
@@ -257,13 +273,16 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline does nothing: a Write does not wait.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
-// SetKey lets the connection move to another address of the dialing side: key proves to each end that it is the other
-// one which says so, and only they have it. moved is called after each move; far: the hosts' addresses have changed,
-// not only a port.
-func (c *Conn) SetKey(key []byte, moved func(far bool)) { c.moving.allow(key, moved) }
+// ID returns the connection id that the records under the key must carry which the dialing side sends (RFC 9146).
+// Records of the accepting side carry none: their receiver knows its only connection by its socket.
+func (c *Conn) ID() []byte { return c.id[:] }
 
-// Doubt has a connection that was dialed look for another way to the other side, since nothing comes back, or the
-// listener does not know its address. It does not wait.
+// SetProver lets the connection move to another address of the dialing side. moved is called after each move; far: the
+// hosts' addresses have changed, not only a port.
+func (c *Conn) SetProver(p Prover, moved func(far bool)) { c.moving.allow(p, moved) }
+
+// Doubt has a connection that was dialed look for another way to the other side, since nothing comes back. It does not
+// wait.
 func (c *Conn) Doubt() { c.moving.doubt() }
 
 // Heard tells the connection that an authentic datagram has come.

@@ -72,10 +72,7 @@ func (d Dialer) dial(ctx context.Context, address string) (*Conn, error) {
 	c.socket.Store(s)
 	c.remote.Store(&remote)
 	c.way.moveTo(s, netip.AddrPort{}, nil)
-	err = s.exchange(ctx, c.nonce, func(cookie []byte) (message, error) {
-		return message{kind: msgBegin, nonce: c.nonce, cookie: cookie}, nil
-	}, func(answer *message) bool { return answer.kind == msgWelcome })
-	if err != nil {
+	if c.id, err = s.exchange(ctx, c.nonce); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("udp: %s: %w", address, err)
 	}

@@ -8,24 +8,30 @@
 //	welcome  server to client
 //
 // A connection outlives the addresses of its dialing side, which may change at any time: a NAT forgets its mapping, or
-// the host has another network. A listener that gets datagrams from an address that it does not know says so; a dialing
-// side that hears this, or nothing at all, asks for a cookie from a new socket, and proves by a key of the layer above
-// that the connection is its own:
+// the host has another network. The welcome names a connection id, by which the listener knows the connection's
+// records under the key from whichever address they come: RFC 9146. Package tunnel writes it into these records
+// (sections 4 and 5), and reads it there. Records of the accepting side carry none, as the RFC allows, since a dialing
+// side has a socket for each connection. The RFC has the ids agreed in an extension of the handshake's first messages,
+// which pion/dtls/v2 cannot carry; here they are agreed before the handshake. If somebody changes an id on the way,
+// the handshake fails, since the ids are part of the data that each record authenticates.
 //
-//	stray    server to client   the client's address is not known here
-//	move     client to server   the cookie, a count that grows, and an HMAC of the message by the key
-//	moved    server to client   the count, and an HMAC; datagrams now go to the address from which the move came
-//	gone     server to client   the connection is not known here
+// When the newest authentic record comes from another address, the listener checks that the peer receives there, before
+// it sends anything else there (RFC 9146, section 6), by a return routability check (RFC 9853):
 //
-// So the server sends nothing to a new address before it has shown that datagrams arrive there, and that the peer
-// itself has it (after RFC 9000, section 9). The cookie is part of the proof, so that nobody else can bring the message
-// from another address. All but the proofs can be forged by a host on the path: stray and gone make the client ask, and
-// a further connection at most.
+//	path_challenge  server to client   at the new address: a cookie, in a record
+//	path_response   client to server   the same cookie, from that address
 //
-// Connection ids (RFC 9146) are not used: pion/dtls/v2 negotiates none, and they would lengthen every datagram, while
-// addresses change seldom.
+// A dialing side that hears nothing opens a new socket, and sends a challenge of its own from there, until the listener
+// is heard there. A listener that gets a record of a connection that it does not know, since its process is a new one,
+// says so:
 //
-// Each of these messages begins with four bytes: 1 to 8, 'g', 'p' and a version, 1. Their first byte is none with which
+//	gone            server to client   in clear: the connection id
+//
+// A host on the path can forge that, and bring the newest record from its own address and relay the check, as it can
+// relay all datagrams: the first makes the client dial a further connection at most, and the second ends with the next
+// record that comes from the client itself.
+//
+// Each message in clear begins with four bytes: 1 to 5, 'g', 'p' and a version, 2. Their first byte is none with which
 // DTLS begins (RFC 7983). A client asks again until it has an answer. Then the datagrams of both sides go to the layer
 // above, which must encrypt and authenticate them.
 //
@@ -38,8 +44,8 @@
 //
 // A goroutine that holds a lock may take only locks that stand below it here:
 //
-//	moving.mu    a connection's key and its moves; a dialed one's read deadline
-//	Listener.mu  the table of connections, and how many strays were told
+//	moving.mu    a connection's prover, its checks and its moves; a dialed one's read deadline
+//	Listener.mu  the tables of connections, and how many answers say that one is gone
 //	way.mu       the socket and the address by which a connection's datagrams leave: held while they do
 //	deadline.mu  the read deadline of an accepted connection: no lock is taken under it
 //

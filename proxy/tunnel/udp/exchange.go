@@ -23,16 +23,17 @@ func connected(ctx context.Context, address string, buffers func(fd int) error) 
 	return newSocket(u, buffers), u.RemoteAddr().(*net.UDPAddr).AddrPort(), nil
 }
 
-// exchange asks for a cookie, and sends the message that request makes of it until done says that a message answers
-// that.
-func (s *socket) exchange(ctx context.Context, n nonce, request func(cookie []byte) (message, error), done func(answer *message) bool) error {
+// ask sends the datagram that question returns, and sends it again until done says that a datagram answers it.
+func (s *socket) ask(ctx context.Context, question func() ([]byte, error), done func(answer []byte) (bool, error)) error {
 	stop := context.AfterFunc(ctx, func() { s.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	m := message{kind: msgAsk, nonce: n, cookie: make([]byte, cookieLen)}
-	wait := askEvery
 	b := make([]byte, maxDatagram)
-	for {
-		if _, err := s.Write(m.append(nil)); err != nil {
+	for wait := askEvery; ; wait = wait * 3 / 2 {
+		d, err := question()
+		if err != nil {
+			return err
+		}
+		if _, err := s.Write(d); err != nil {
 			return err
 		}
 		s.SetReadDeadline(time.Now().Add(wait))
@@ -42,25 +43,16 @@ func (s *socket) exchange(ctx context.Context, n nonce, request func(cookie []by
 			}
 			n, err := s.UDPConn.Read(b)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				wait = wait * 3 / 2
 				break
 			}
 			if err != nil {
 				return err
 			}
-			answer, ok := parseMessage(b[:n])
-			switch {
-			case !ok || answer.nonce != m.nonce:
-			case answer.kind == msgCookie && m.kind == msgAsk:
-				if m, err = request(append([]byte(nil), answer.cookie...)); err != nil {
-					return err
-				}
-				wait = askEvery
-				if _, err := s.Write(m.append(nil)); err != nil {
-					return err
-				}
-				s.SetReadDeadline(time.Now().Add(wait))
-			case m.kind != msgAsk && done(&answer):
+			answered, err := done(b[:n])
+			if err != nil {
+				return err
+			}
+			if answered {
 				if !stop() { // it may yet set the deadline
 					return fmt.Errorf("no answer: %w", context.Cause(ctx))
 				}
@@ -68,4 +60,28 @@ func (s *socket) exchange(ctx context.Context, n nonce, request func(cookie []by
 			}
 		}
 	}
+}
+
+// exchange begins a connection, and returns the id that the listener gives it.
+func (s *socket) exchange(ctx context.Context, n nonce) (id connectionID, err error) {
+	m := message{kind: msgAsk, nonce: n, cookie: make([]byte, cookieLen)}
+	for _, want := range []byte{msgCookie, msgWelcome} {
+		err = s.ask(ctx, func() ([]byte, error) { return m.append(nil), nil }, func(d []byte) (bool, error) {
+			answer, ok := parseMessage(d)
+			if !ok || answer.nonce != n || answer.kind != want {
+				return false, nil
+			}
+			switch want {
+			case msgCookie:
+				m = message{kind: msgBegin, nonce: n, cookie: append([]byte(nil), answer.cookie...)}
+			case msgWelcome:
+				id = connectionID(answer.id)
+			}
+			return true, nil
+		})
+		if err != nil {
+			break
+		}
+	}
+	return id, err
 }

@@ -11,7 +11,7 @@ import (
 const (
 	maxBacklog = 128     // connections that wait for Accept
 	maxConns   = 1 << 14 // of one Listener
-	maxStrays  = 1000    // answers to datagrams of no connection, in a second
+	maxGone    = 1000    // answers to records of no connection, in a second
 )
 
 // A Listener accepts connections of datagrams on one socket.
@@ -23,11 +23,10 @@ type Listener struct {
 	once    sync.Once
 
 	mu      listenerLock
-	conns   map[netip.AddrPort]*Conn // by the address that the peer has now
-	keyed   map[nonce]*Conn          // the ones that may move
-	live    int                      // connections; some may have lost their address to another
+	conns   map[netip.AddrPort]*Conn // by the address that the peer has now, for datagrams that carry no connection id
+	ids     map[connectionID]*Conn   // all of them
 	ended   bool                     // no further connections
-	strays  int                      // answers in this second
+	gone    int                      // answers in this second
 	second  time.Time
 	readers sync.WaitGroup
 }
@@ -46,7 +45,7 @@ func Listen(address string) (*Listener, error) {
 		tellDestinations(u)
 	}
 	l := &Listener{socket: newSocket(u, nil), baker: newBaker(), backlog: make(chan *Conn, maxBacklog), closed: make(chan struct{}),
-		conns: map[netip.AddrPort]*Conn{}, keyed: map[nonce]*Conn{}}
+		conns: map[netip.AddrPort]*Conn{}, ids: map[connectionID]*Conn{}}
 	l.readers.Go(l.serve)
 	return l, nil
 }
@@ -67,7 +66,7 @@ func (l *Listener) Close() error {
 		close(l.closed)
 		l.mu.Lock()
 		l.ended = true
-		last := l.live == 0
+		last := len(l.ids) == 0
 		l.mu.Unlock()
 		for { // connections that nobody accepts
 			select {
@@ -110,6 +109,7 @@ func (l *Listener) serve() {
 			if len(data) > buffers[1].size {
 				a.buffer = b.keep()
 			}
+			a.path = c.otherPath(from, oob)
 			c.put(a)
 			continue
 		}
@@ -122,38 +122,51 @@ func (l *Listener) serve() {
 
 // whose returns the connection to which all of some datagrams belong; nil: the Listener must look at each by itself.
 func (l *Listener) whose(from netip.AddrPort, a *arrived) *Conn {
-	for i := 0; i < len(a.rest); i += a.each {
-		if mayBeMessage(a.rest[i:]) {
-			return nil
-		}
-	}
 	if len(a.rest) == 0 {
 		return nil
 	}
+	first, carries := idOf(a.rest)
+	for i := 0; i < len(a.rest); i += a.each {
+		if id, ok := idOf(a.rest[i:]); ok != carries || id != first || mayBeMessage(a.rest[i:]) {
+			return nil
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if carries {
+		return l.ids[first]
+	}
 	return l.conns[from]
+}
+
+// otherPath returns the path of datagrams that came from an address with the control messages oob; nil: it is the
+// connection's own.
+func (c *Conn) otherPath(from netip.AddrPort, oob []byte) *path {
+	if from == *c.remote.Load() {
+		return nil
+	}
+	return &path{from, sourceOf(oob)}
 }
 
 // take handles one datagram, which came with the control messages oob and a mark.
 func (l *Listener) take(from netip.AddrPort, oob, d []byte, mark Mark) {
 	m, ok := parseMessage(d)
+	id, carries := idOf(d)
 	l.mu.Lock()
 	c := l.conns[from]
+	if carries {
+		c = l.ids[id]
+	}
 	l.mu.Unlock()
 	switch {
 	case !ok && c != nil:
-		c.put(arrived{rest: d, each: max(len(d), 1), mark: mark})
+		c.put(arrived{rest: d, each: max(len(d), 1), mark: mark, path: c.otherPath(from, oob)})
+	case carries:
+		if l.mayTellGone(time.Now()) {
+			answer := message{kind: msgGone, id: id[:]}
+			l.socket.write(answer.append(nil), sourceOf(oob), from)
+		}
 	case !ok:
-		if underKey(d) && l.mayTellStray(time.Now()) {
-			answer := message{kind: msgStray}
-			l.socket.write(answer.append(nil), sourceOf(oob), from)
-		}
-	case m.kind == msgMove && l.baker.good(from, &m, time.Now()):
-		answer := l.move(&m, from, sourceOf(oob))
-		if answer.kind != 0 {
-			l.socket.write(answer.append(nil), sourceOf(oob), from)
-		}
 	case m.kind == msgAsk:
 		answer := message{kind: msgCookie, nonce: m.nonce, cookie: l.baker.bake(from, m.nonce, time.Now())}
 		l.socket.write(answer.append(nil), sourceOf(oob), from)
@@ -164,48 +177,50 @@ func (l *Listener) take(from netip.AddrPort, oob, d []byte, mark Mark) {
 			}
 			c = nil
 		}
-		if c != nil || l.welcome(from, sourceOf(oob), m.nonce) {
-			answer := message{kind: msgWelcome, nonce: m.nonce}
+		if c == nil {
+			c = l.welcome(from, sourceOf(oob), m.nonce)
+		}
+		if c != nil {
+			answer := message{kind: msgWelcome, nonce: m.nonce, id: c.id[:]}
 			l.socket.write(answer.append(nil), sourceOf(oob), from)
 		}
 	}
 }
 
-// welcome makes a connection, whose datagrams leave from source. ok: there is room for it.
-func (l *Listener) welcome(from netip.AddrPort, source []byte, n nonce) (ok bool) {
+// welcome makes a connection, whose datagrams leave from source; nil: there is no room for it.
+func (l *Listener) welcome(from netip.AddrPort, source []byte, n nonce) *Conn {
 	c := &Conn{nonce: n, closed: make(chan struct{}), queue: make(chan arrived, maxQueued)}
 	c.socket.Store(l.socket)
 	c.remote.Store(&from)
 	c.way.moveTo(l.socket, from, source)
 	c.SetRoom(firstRoom)
-	c.moving.keyed = func() { l.know(c) }
-	c.leave = func() {
-		l.mu.Lock()
-		if at := *c.remote.Load(); l.conns[at] == c {
-			delete(l.conns, at)
-		}
-		if l.keyed[n] == c {
-			delete(l.keyed, n)
-		}
-		l.live--
-		last := l.ended && l.live == 0
-		l.mu.Unlock()
-		if last {
-			l.socket.Close()
-		}
-	}
+	c.leave, c.follow = func() { l.drop(c) }, func(p *path) { l.follow(c, p) }
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.live >= maxConns {
-		return false
+	if l.ended || len(l.ids) >= maxConns {
+		return nil
 	}
+	c.id = newID(func(id connectionID) bool { return l.ids[id] != nil })
 	select {
 	case l.backlog <- c:
-		l.conns[from] = c
-		l.live++
-		return true
+		l.conns[from], l.ids[c.id] = c, c
+		return c
 	default:
-		return false
+		return nil
+	}
+}
+
+// drop takes a connection that is closed out of the tables.
+func (l *Listener) drop(c *Conn) {
+	l.mu.Lock()
+	if at := *c.remote.Load(); l.conns[at] == c {
+		delete(l.conns, at)
+	}
+	delete(l.ids, c.id)
+	last := l.ended && len(l.ids) == 0
+	l.mu.Unlock()
+	if last {
+		l.socket.Close()
 	}
 }
 
@@ -218,80 +233,32 @@ func (l *Listener) displace(from netip.AddrPort, c *Conn) {
 	}
 }
 
-// move takes a message of kind msgMove with a good cookie, which has shown that its sender receives at from, and
-// returns the answer, whose kind is 0 if there is none. Datagrams to the sender leave from source.
-func (l *Listener) move(m *message, from netip.AddrPort, source []byte) (answer message) {
+// follow has the datagrams of a connection take a path, whose far end has shown that it receives there.
+func (l *Listener) follow(c *Conn, p *path) {
 	l.mu.Lock()
-	c := l.keyed[m.nonce]
-	l.mu.Unlock()
-	if c == nil {
-		return message{kind: msgGone, nonce: m.nonce}
-	}
-	v := &c.moving
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	count, ok := m.proved(v.key)
-	switch now := time.Now(); {
-	case !ok || count < v.count:
-		return message{} // forged, or an old one that somebody repeats
-	case count == v.count: // the answer was lost
-		if from != *c.remote.Load() {
-			return message{}
-		}
-	case now.Sub(v.began) < moveEvery:
-		return message{}
-	default:
-		old := *c.remote.Load()
-		l.mu.Lock()
-		select {
-		case <-c.closed: // it is about to leave, or has left
-			l.mu.Unlock()
-			return message{kind: msgGone, nonce: m.nonce}
-		default:
-		}
-		if l.conns[old] == c {
-			delete(l.conns, old)
-		}
-		l.conns[from] = c
-		c.remote.Store(&from)
+	if l.ids[c.id] != c { // it has been closed
 		l.mu.Unlock()
-		c.way.moveTo(l.socket, from, source)
-		v.count, v.began = count, now
-		go v.moved(old.Addr() != from.Addr())
+		return
 	}
-	answer = message{kind: msgMoved, nonce: m.nonce}
-	answer.prove(v.key, count)
-	return answer
+	old := *c.remote.Load()
+	if l.conns[old] == c {
+		delete(l.conns, old)
+	}
+	l.conns[p.far] = c
+	far := p.far
+	c.remote.Store(&far)
+	l.mu.Unlock()
+	c.way.moveTo(l.socket, p.far, p.source)
+	c.moving.tellMoved(old.Addr() != p.far.Addr())
 }
 
-// underKey reports whether a datagram looks like a record of DTLS 1.2 with application data (type 23, version 254.253)
-// of an epoch above 0, which is encrypted: RFC 6347, section 4.1.
-func underKey(d []byte) bool {
-	const header, data = 13, 23
-	return len(d) > header && d[0] == data && d[1] == 254 && d[2] == 253 && (d[3] != 0 || d[4] != 0)
-}
-
-// mayTellStray reports whether the sender of a datagram that is of no connection may be told so: not too many are.
-func (l *Listener) mayTellStray(now time.Time) bool {
+// mayTellGone reports whether the sender of a record of no connection may be told so: not too many are.
+func (l *Listener) mayTellGone(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Sub(l.second) >= time.Second {
-		l.second, l.strays = now, 0
+		l.second, l.gone = now, 0
 	}
-	l.strays++
-	return l.strays <= maxStrays
-}
-
-// know lets a connection move.
-func (l *Listener) know(c *Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-c.closed:
-		return
-	default:
-	}
-	if l.keyed[c.nonce] == nil {
-		l.keyed[c.nonce] = c
-	}
+	l.gone++
+	return l.gone <= maxGone
 }

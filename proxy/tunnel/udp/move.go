@@ -10,38 +10,58 @@ import (
 
 const moveWithin = 3 * time.Second // of one attempt
 
-var errHeard = errors.New("the other side is heard again")
+var (
+	errHeard = errors.New("the other side is heard again")
+	errGone  = errors.New("the other side does not know the connection")
+)
 
-// move goes on over a new socket, which has this host's address of now, if the listener agrees.
-func (c *Conn) move(ctx context.Context, count uint64) {
+// move goes on over a new socket, which has this host's address of now, once the listener is heard there.
+func (c *Conn) move(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, moveWithin)
 	defer cancel()
 	s, remote, err := connected(ctx, c.address, c.buffers)
 	if err != nil {
 		return
 	}
-	gone := false
-	err = s.exchange(ctx, c.nonce, func(cookie []byte) (message, error) {
-		if c.moving.idle() < strayAfter {
-			return message{}, errHeard
-		}
-		request := message{kind: msgMove, nonce: c.nonce, cookie: cookie}
-		request.prove(c.moving.key, count)
-		return request, nil
-	}, func(answer *message) bool {
-		gone = answer.kind == msgGone
-		if answer.kind != msgMoved {
-			return gone
-		}
-		n, ok := answer.proved(c.moving.key)
-		return ok && n == count
-	})
-	if refused(err) || gone {
+	if err = c.explore(ctx, s); refused(err) {
 		c.moving.lost.Store(true)
 	}
-	if err != nil || gone || !c.adopt(s, remote) {
+	if err != nil || !c.adopt(s, remote) {
 		s.Close()
 	}
+}
+
+// explore has the listener check the path of a socket, until one of its own messages comes there: by then datagrams
+// pass in both directions.
+func (c *Conn) explore(ctx context.Context, s *socket) error {
+	challenge := newChallenge()
+	send := func(m RoutingMessage) ([]byte, error) {
+		d, err := c.moving.seal(m) // anew each time: no record is taken twice
+		c.left(len(d), 1)
+		return d, err
+	}
+	return s.ask(ctx, func() ([]byte, error) {
+		if c.moving.idle() < goneAfter {
+			return nil, errHeard
+		}
+		return send(challenge)
+	}, func(d []byte) (bool, error) {
+		if m, ok := parseMessage(d); ok {
+			if c.isGone(&m) {
+				return false, errGone
+			}
+			return false, nil
+		}
+		m, ok := c.moving.open(d)
+		if ok && m[0] == pathChallenge {
+			answer, err := send(m.answer())
+			if err == nil {
+				_, err = s.Write(answer)
+			}
+			return true, err
+		}
+		return ok && m == challenge.answer(), nil
+	})
 }
 
 // adopt has the connection go on over a socket, unless it has ended.

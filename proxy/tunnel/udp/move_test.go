@@ -3,25 +3,147 @@ package udp
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/require/freeport"
 )
 
-// movers is connect where both ends know a key. Each move is sent to moves: whether the hosts have changed.
-func movers(t testing.TB, l *Listener) (client, server *Conn, moves chan bool) {
-	client, server = connect(t, l)
-	moves = make(chan bool, 100)
-	for _, c := range []*Conn{client, server} {
-		c.SetKey([]byte("secret"), func(far bool) { moves <- far })
-	}
-	return client, server, moves
+// A macProver proves messages by HMAC in place of DTLS. Its records with data, and with messages, are numbered.
+type macProver struct {
+	id      []byte // that its own records carry; nil: none
+	far     []byte // that the other end's carry
+	key     string
+	next    *atomic.Uint64
+	came    map[uint64]bool
+	mu      *sync.Mutex
+	largest uint64
+	lost    int // messages of this end that are to be
 }
+
+const (
+	macData    = 23
+	macRouting = 27
+)
+
+// record returns a record of a type.
+func (p *macProver) record(kind byte, text string) []byte {
+	outer := kind
+	if p.id != nil {
+		outer = withID
+	}
+	b := binary.BigEndian.AppendUint64([]byte{outer, 254, 253}, 1<<48|p.next.Add(1))
+	b = append(b, p.id...)
+	content := append([]byte(text), kind)
+	b = append(binary.BigEndian.AppendUint16(b, uint16(len(content)+sha256.Size)), content...)
+	mac := hmac.New(sha256.New, []byte(p.key))
+	mac.Write(b)
+	return mac.Sum(b)
+}
+
+// read takes a record apart. newest: none with a larger number has come. ok: it is authentic, and comes for the first
+// time.
+func (p *macProver) read(b []byte) (kind byte, text string, newest, ok bool) {
+	header := 13 + len(p.far)
+	if len(b) < header+1+sha256.Size || !bytes.Equal(b[11:11+len(p.far)], p.far) {
+		return 0, "", false, false
+	}
+	at := len(b) - sha256.Size
+	mac := hmac.New(sha256.New, []byte(p.key))
+	mac.Write(b[:at])
+	number := binary.BigEndian.Uint64(b[3:])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !hmac.Equal(mac.Sum(nil), b[at:]) || p.came[number] {
+		return 0, "", false, false
+	}
+	p.came[number] = true
+	newest = number > p.largest
+	p.largest = max(p.largest, number)
+	return b[at-1], string(b[header : at-1]), newest, true
+}
+
+func (p *macProver) Seal(m RoutingMessage) ([]byte, error) {
+	d := p.record(macRouting, string(m[:]))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost > 0 {
+		p.lost--
+		d[len(d)-1]++ // it arrives broken, and is lost
+	}
+	return d, nil
+}
+
+// lose has messages of this end arrive broken.
+func (p *macProver) lose(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = n
+}
+
+func (p *macProver) Open(d []byte) (m RoutingMessage, ok bool) {
+	if d[0] != macRouting {
+		return m, false
+	}
+	kind, text, _, ok := p.read(d)
+	return RoutingMessage([]byte(text + string(make([]byte, routingLen)))[:routingLen]), ok && kind == macRouting
+}
+
+// An end is an end of a connection with the reader that the layer above has.
+type end struct {
+	*Conn
+	prover *macProver
+	moves  chan bool   // whether the hosts have changed
+	came   chan string // data
+}
+
+// movers returns the two ends of a connection, which both read.
+func movers(t testing.TB, l *Listener) (client, server *end) {
+	c, s := connect(t, l)
+	client = newEnd(c, "secret", c.ID(), nil)
+	server = newEnd(s, "secret", nil, c.ID())
+	return client, server
+}
+
+func newEnd(c *Conn, key string, id, far []byte) *end {
+	e := &end{Conn: c, moves: make(chan bool, 1000), came: make(chan string, 1000),
+		prover: &macProver{id: id, far: far, key: key, next: new(atomic.Uint64), came: map[uint64]bool{}, mu: new(sync.Mutex)}}
+	c.SetProver(e.prover, func(far bool) { e.moves <- far })
+	go e.read()
+	return e
+}
+
+func (e *end) read() {
+	for {
+		d, _, _, err := e.Next()
+		if err != nil {
+			return
+		}
+		kind, text, newest, ok := e.prover.read(d)
+		if !ok {
+			continue
+		}
+		e.Arrived(newest)
+		switch kind {
+		case macData:
+			e.Heard()
+			e.came <- text
+		case macRouting:
+			e.Route(RoutingMessage([]byte(text)))
+		}
+	}
+}
+
+// say sends data.
+func (e *end) say(text string) { e.Write(e.prover.record(macData, text)) }
 
 // rebind has the client's datagrams leave from another port, as a NAT does that has forgotten a mapping.
 func rebind(t testing.TB, c *Conn) {
@@ -35,87 +157,119 @@ func rebind(t testing.TB, c *Conn) {
 	old.Close()
 }
 
-// brings checks that a datagram gets through; again is called before each repetition.
-func brings(t *testing.T, from, to *Conn, text string, again func()) {
+// brings checks that data gets through.
+func brings(t *testing.T, from, to *end, text string) {
 	t.Helper()
-	b := make([]byte, 2000)
-	for until := time.Now().Add(time.Minute); time.Now().Before(until); again() {
-		from.Write([]byte(text))
-		to.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-		for {
-			n, err := to.Read(b)
-			if err == nil && string(b[:n]) == text {
+	for range 600 {
+		from.say(text)
+		select {
+		case got := <-to.came:
+			if got == text {
 				return
 			}
-			if err != nil {
-				break
-			}
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	t.Fatalf("%q does not come", text)
 }
 
-// dtls returns a datagram that looks like a record under a key.
-func dtls(text string) string {
-	return "\x17\xfe\xfd\x00\x01" + "\x00\x00\x00\x00\x00\x00\x00\x05" + text
+// moved waits until an end has moved.
+func (e *end) moved(t *testing.T) (far bool) {
+	t.Helper()
+	select {
+	case far = <-e.moves:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not move")
+	}
+	return far
 }
 
-// TestMoves: datagrams from another port of the client's reach the connection after the client has heard that it must
-// prove itself, and the server's reach the client. Neither end begins a new connection.
+// TestMoves: data from another port of the client's reaches the connection at once, by its id, and the server's reaches
+// the client once that has shown that it receives there. Neither end begins a new connection.
 func TestMoves(t *testing.T) {
 	l := listen(t)
-	client, server, moves := movers(t, l)
-	go func() { // it reads the listener's word of strays
-		b := make([]byte, 2000)
-		for {
-			if _, err := client.Read(b); err != nil {
-				return
-			}
-		}
-	}()
+	client, server := movers(t, l)
 	for i := range 3 {
 		before := server.RemoteAddr().String()
-		rebind(t, client)
-		brings(t, client, server, dtls(fmt.Sprint("hello", i)), func() { time.Sleep(10 * time.Millisecond) })
+		time.Sleep(moveEvery)
+		rebind(t, client.Conn)
+		if i == 2 {
+			server.prover.lose(1) // the challenge
+		}
+		client.say(fmt.Sprint("hello", i))
+		if got := <-server.came; got != fmt.Sprint("hello", i) {
+			t.Errorf("%q came", got)
+		}
+		for len(server.moves) == 0 {
+			client.say("and so on")
+			<-server.came
+			time.Sleep(10 * time.Millisecond)
+		}
+		if server.moved(t) {
+			t.Error("the hosts have changed")
+		}
 		if now := server.RemoteAddr().String(); now == before || now != client.LocalAddr().String() {
 			t.Errorf("the server has %v after %v, the client is at %v", now, before, client.LocalAddr())
 		}
-		for range 2 {
-			if far := <-moves; far {
-				t.Error("the hosts have changed")
-			}
-		}
+		brings(t, server, client, "back")
 	}
 	l.mu.Lock()
-	if len(l.conns) != 1 || len(l.keyed) != 1 || l.live != 1 {
-		t.Errorf("%d addresses, %d keys, %d connections", len(l.conns), len(l.keyed), l.live)
+	if len(l.conns) != 1 || len(l.ids) != 1 {
+		t.Errorf("%d addresses, %d connections", len(l.conns), len(l.ids))
 	}
 	l.mu.Unlock()
 	client.Close()
 	client.Close()
 	server.Close()
+	server.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.conns) != 0 || len(l.keyed) != 0 || l.live != 0 {
-		t.Errorf("%d addresses, %d keys, %d connections are left", len(l.conns), len(l.keyed), l.live)
+	if len(l.conns) != 0 || len(l.ids) != 0 {
+		t.Errorf("%d addresses, %d connections are left", len(l.conns), len(l.ids))
 	}
 }
 
-// TestMovesBothWays: after a move the server's datagrams reach the client at its new address.
-func TestMovesBothWays(t *testing.T) {
-	client, server, moves := movers(t, listen(t))
-	time.Sleep(strayAfter)
-	client.Doubt()
-	<-moves
-	<-moves
-	brings(t, server, client, "to the client", func() {})
-	brings(t, client, server, "to the server", func() {})
+// TestMovesInDoubt: a client that hears nothing goes on from a new socket once the server is heard there, whichever of
+// their messages are lost meanwhile.
+func TestMovesInDoubt(t *testing.T) {
+	for name, lose := range map[string]func(client, server *macProver){
+		"nothing is lost":              func(_, _ *macProver) {},
+		"the client's challenge":       func(client, _ *macProver) { client.lose(1) },
+		"the server's challenge":       func(_, server *macProver) { server.lose(1) },
+		"both of the server's":         func(_, server *macProver) { server.lose(2) },
+		"the client's, and an answer":  func(client, server *macProver) { client.lose(1); server.lose(2) },
+		"the client's first two tries": func(client, _ *macProver) { client.lose(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, server := movers(t, listen(t))
+			before := client.LocalAddr().String()
+			lose(client.prover, server.prover)
+			time.Sleep(goneAfter)
+			client.Doubt()
+			if client.moved(t) {
+				t.Error("the hosts have changed")
+			}
+			if client.LocalAddr().String() == before {
+				t.Error("the client has its old address")
+			}
+			for len(server.moves) == 0 { // the server sees by data that the client is elsewhere, if its answer was lost
+				client.say("here")
+				time.Sleep(10 * time.Millisecond)
+			}
+			if now := server.RemoteAddr().String(); now != client.LocalAddr().String() {
+				t.Errorf("the server has %v, the client is at %v", now, client.LocalAddr())
+			}
+			brings(t, server, client, "to the client")
+			brings(t, client, server, "to the server")
+		})
+	}
 }
 
 // TestWriteFailsBesideMove: a write that fails while a move has the next socket taken waits for it, and not each for
 // the other.
 func TestWriteFailsBesideMove(t *testing.T) {
-	client, _, _ := movers(t, listen(t))
+	client, _ := movers(t, listen(t))
 	closed, _, err := connected(t.Context(), client.RemoteAddr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -152,71 +306,141 @@ func TestWriteFailsBesideMove(t *testing.T) {
 
 // TestHeardAgain: a client that hears the server again does not move.
 func TestHeardAgain(t *testing.T) {
-	client, server, moves := movers(t, listen(t))
+	client, server := movers(t, listen(t))
 	before := client.LocalAddr().String()
 	end := time.Now().Add(50 * time.Millisecond)
 	for client.Heard(); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		client.Doubt()
 		client.Heard() // as often as packets come, however long the attempt takes
 	}
-	select {
-	case <-moves:
+	if len(client.moves)+len(server.moves) > 0 {
 		t.Error("it has moved")
-	default:
 	}
-	brings(t, client, server, "hello", func() {})
+	brings(t, client, server, "hello")
 	if client.LocalAddr().String() != before {
 		t.Error("it has another address")
 	}
 }
 
-// TestOnlyThePeerMoves: nobody but the client moves a connection: not without the key, not by a message of the client's
-// that was seen on its way, from whichever address, and not by an older one.
+// TestOnlyThePeerMoves: nobody but the client moves a connection: not with the connection's id alone, not by a record
+// of the client's that was seen on its way, and not without receiving at the new address.
 func TestOnlyThePeerMoves(t *testing.T) {
 	l := listen(t)
-	client, server, _ := movers(t, l)
-	attacker := netip.MustParseAddrPort("127.0.0.9:999")
-	honest := server.RemoteAddr().(*net.UDPAddr).AddrPort()
-	elsewhere := netip.AddrPortFrom(honest.Addr(), honest.Port()^1)
-	moved := func(m message, key string, count uint64, from netip.AddrPort) bool {
-		m.kind, m.nonce = msgMove, client.nonce
-		m.prove([]byte(key), count)
-		l.take(from, nil, m.append(nil), 0)
-		return *server.remote.Load() == from && from != honest
+	client, server := movers(t, l)
+	honest := *server.remote.Load()
+	attacker, err := net.Dial("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
 	}
-	cookie := func(from netip.AddrPort) message {
-		return message{cookie: l.baker.bake(from, client.nonce, time.Now())}
+	defer attacker.Close()
+	told := func() (b []byte) { // to the attacker
+		b = make([]byte, 2000)
+		attacker.SetReadDeadline(time.Now().Add(3 * checkEvery))
+		n, _ := attacker.Read(b)
+		return b[:n]
 	}
-	if moved(cookie(attacker), "guess", 5, attacker) {
-		t.Error("moved without the key")
-	}
-	if moved(cookie(elsewhere), "secret", 5, attacker) {
-		t.Error("moved to an address that has not shown that it receives")
-	}
-	seen := cookie(elsewhere)
-	seen.kind, seen.nonce = msgMove, client.nonce
-	seen.prove([]byte("secret"), 5)
-	seen.cookie = cookie(attacker).cookie
-	l.take(attacker, nil, seen.append(nil), 0)
-	if *server.remote.Load() != honest {
-		t.Error("moved by the client's proof with another cookie")
-	}
-	if !moved(cookie(elsewhere), "secret", 5, elsewhere) {
-		t.Fatal("the client does not move it")
-	}
-	third := netip.AddrPortFrom(honest.Addr(), honest.Port()^2)
-	for count := range uint64(6) {
-		server.moving.began = time.Time{}
-		if moved(cookie(third), "secret", count, third) {
-			t.Errorf("moved again by the older message %d", count)
+	stays := func(what string) {
+		t.Helper()
+		if at := *server.remote.Load(); at != honest {
+			t.Fatalf("%s moves the connection to %v", what, at)
 		}
 	}
-	server.moving.began = time.Time{}
-	if !moved(cookie(third), "secret", 6, third) {
-		t.Error("the client's next move is refused")
+	guess := *client.prover
+	guess.key, guess.next = "guess", new(atomic.Uint64)
+	guess.next.Store(1000)
+	attacker.Write(guess.record(macData, "forged"))
+	if b := told(); len(b) > 0 {
+		t.Errorf("%x answers a forged record", b)
 	}
-	if moved(cookie(elsewhere), "secret", 7, elsewhere) {
-		t.Error("moved twice at once")
+	stays("a forged record")
+
+	seen := client.prover.record(macData, "one")
+	client.Write(seen)
+	<-server.came
+	attacker.Write(seen)
+	if b := told(); len(b) > 0 {
+		t.Errorf("%x answers a record that has come before", b)
+	}
+	older, newer := client.prover.record(macData, "older"), client.prover.record(macData, "newer")
+	client.Write(newer)
+	<-server.came
+	attacker.Write(older)
+	if got := <-server.came; got != "older" {
+		t.Errorf("%q came", got)
+	}
+	if b := told(); len(b) > 0 {
+		t.Errorf("%x answers a record that is not the newest", b)
+	}
+	stays("a record of the client's that comes late")
+
+	held := client.prover.record(macData, "held back") // and brought by the attacker
+	attacker.Write(held)
+	if got := <-server.came; got != "held back" {
+		t.Errorf("%q came", got)
+	}
+	challenge := told()
+	if m, ok := client.prover.Open(challenge); !ok || m[0] != pathChallenge || len(challenge) > len(held)+routingLen {
+		t.Fatalf("%x answers the newest record from another address, want a challenge", challenge)
+	}
+	attacker.Write(challenge)
+	attacker.Write(guess.record(macRouting, string(challenge[13:13+routingLen])))
+	if b := told(); len(b) > 0 {
+		t.Errorf("%x answers", b)
+	}
+	stays("an address that cannot answer the challenge")
+	brings(t, server, client, "still here")
+
+	m := RoutingMessage(challenge[13 : 13+routingLen])
+	client.Write(client.prover.record(macRouting, string(m[:]))) // the right message, as an unknown kind of answer
+	m = m.answer()
+	client.Write(client.prover.record(macRouting, string(m[:])))
+	brings(t, client, server, "from where it was")
+	stays("the right answer from the connection's own address")
+	m[3]++
+	attacker.Write(client.prover.record(macRouting, string(m[:])))
+	told()
+	stays("a wrong answer")
+	m[3]--
+	attacker.Write(client.prover.record(macRouting, string(m[:])))
+	if far := server.moved(t); far || *server.remote.Load() == honest {
+		t.Errorf("the right answer moves it to %v, hosts changed: %v", *server.remote.Load(), far)
+	}
+	if server.moving.passed(m, *server.remote.Load()) {
+		t.Error("an answer counts twice")
+	}
+}
+
+// TestMovesAreFew: challenges and moves of a connection are bounded, however many addresses its records come from.
+func TestMovesAreFew(t *testing.T) {
+	var m moving
+	m.allow(&macProver{}, func(bool) {})
+	now, challenges := time.Now(), 0
+	for i := range 1000 {
+		p := &path{far: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(1+i))}
+		if _, ok := m.challenge(p, now.Add(time.Duration(i)*time.Millisecond)); ok {
+			challenges++
+		}
+	}
+	if limit := int(time.Second / checkEvery); challenges != limit {
+		t.Errorf("%d challenges in a second, want %d", challenges, limit)
+	}
+	p := &path{far: netip.MustParseAddrPort("127.0.0.1:7")}
+	c, ok := m.challenge(p, now.Add(time.Minute))
+	if again, _ := m.challenge(p, now.Add(2*time.Minute)); !ok || again != c {
+		t.Error("a repeated challenge has another cookie, so that a late answer does not count")
+	}
+	if m.passed(c, p.far) || !m.passed(c.answer(), p.far) || m.passed(c.answer(), p.far) {
+		t.Error("want an answer to count once, and a challenge not at all")
+	}
+	m.check.sent = time.Time{}
+	if _, ok := m.challenge(p, time.Now()); ok {
+		t.Error("a connection that has just moved is challenged again at once")
+	}
+	if _, ok := m.challenge(p, time.Now().Add(moveEvery)); !ok {
+		t.Error("a connection that has moved is never challenged again")
+	}
+	if _, ok := new(moving).challenge(p, now); ok {
+		t.Error("a connection without a key is challenged")
 	}
 }
 
@@ -231,22 +455,14 @@ func TestListenerForgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, server, _ := movers(t, l)
+	client, server := movers(t, l)
 	l.Close()
 	server.Close()
 	l.readers.Wait()
-	go func() {
-		b := make([]byte, 2000)
-		for {
-			if _, err := client.Read(b); err != nil {
-				return
-			}
-		}
-	}()
 	lost := func() {
 		t.Helper()
 		for began := time.Now(); !client.Lost(); time.Sleep(10 * time.Millisecond) {
-			client.Write([]byte(dtls("hello")))
+			client.say("hello")
 			if time.Since(began) > time.Minute {
 				t.Fatal("the client does not hear of it")
 			}
@@ -262,84 +478,115 @@ func TestListenerForgets(t *testing.T) {
 	}
 	defer again.Close()
 	lost()
+	client.Heard()
+	for _, m := range []message{{kind: msgGone, id: client.ID()}, {kind: msgGone, id: []byte{1, 2, 3, 4}}} {
+		if client.isGone(&m) {
+			t.Errorf("%+v counts although an authentic datagram has just come, or although it is of another connection", m)
+		}
+		time.Sleep(goneAfter)
+	}
 }
 
-// TestStraysAreFewAndShort: a listener answers datagrams of no connection with less than it got, only so many, and none
+// TestGoneIsRareAndShort: a listener answers records of no connection with less than it got, only so many, and none
 // that does not look like ours.
-func TestStraysAreFewAndShort(t *testing.T) {
+func TestGoneIsRareAndShort(t *testing.T) {
 	l := listen(t)
 	raw, err := net.Dial("udp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	answer := func(question string, within time.Duration) []byte {
-		raw.Write([]byte(question))
+	answer := func(question []byte, within time.Duration) []byte {
+		raw.Write(question)
 		raw.SetReadDeadline(time.Now().Add(within))
 		b := make([]byte, 2000)
 		n, _ := raw.Read(b)
 		return b[:n]
 	}
-	for _, question := range []string{"", "hello", dtls(""), "\x16" + dtls("a handshake")[1:], "\x17\xfe\xfd\x00\x00" + dtls("in clear")[5:],
-		string((&message{kind: msgStray}).append(nil)), string((&message{kind: msgGone}).append(nil))} {
+	stranger := &macProver{id: []byte{9, 9, 9, 9}, next: new(atomic.Uint64)}
+	question := stranger.record(macData, "x")
+	inClear := (&macProver{next: new(atomic.Uint64)}).record(macData, "x")
+	for _, question := range [][]byte{nil, []byte("hello"), question[:idHeader], inClear, append([]byte{withID, 1, 2}, question[3:]...),
+		(&message{kind: msgGone, id: []byte{9, 9, 9, 9}}).append(nil)} {
 		if got := answer(question, 100*time.Millisecond); len(got) > 0 {
 			t.Errorf("%x answers %q", got, question)
 		}
 	}
-	question := dtls("x")
-	if got := answer(question, 10*time.Second); !bytes.Equal(got, (&message{kind: msgStray}).append(nil)) || len(got) > len(question) {
-		t.Errorf("%x answers %q", got, question)
+	if got := answer(question, 10*time.Second); !bytes.Equal(got, (&message{kind: msgGone, id: []byte{9, 9, 9, 9}}).append(nil)) || len(got) > len(question) {
+		t.Errorf("%x answers %x", got, question)
 	}
 	now, told := time.Now().Add(time.Hour), 0
-	for range 5 * maxStrays {
-		if l.mayTellStray(now) {
+	for range 5 * maxGone {
+		if l.mayTellGone(now) {
 			told++
 		}
 	}
-	if told != maxStrays || !l.mayTellStray(now.Add(time.Second)) {
-		t.Errorf("%d strays are told in a second", told)
+	if told != maxGone || !l.mayTellGone(now.Add(time.Second)) {
+		t.Errorf("%d clients are told in a second", told)
 	}
 }
 
-// TestDisplaced: a client that has the address of another one now takes it, and the other one still can move.
+// TestDisplaced: a client that has the address of another one now takes it, and the other one still is heard, and can
+// move.
 func TestDisplaced(t *testing.T) {
 	l := listen(t)
-	client, server, moves := movers(t, l)
-	from := server.RemoteAddr().(*net.UDPAddr).AddrPort()
+	client, server := movers(t, l)
+	from := *server.remote.Load()
 	begin := message{kind: msgBegin, nonce: nonce{9}, cookie: l.baker.bake(from, nonce{9}, time.Now())}
 	l.take(from, nil, begin.append(nil), 0)
-	other, err := l.Accept()
+	accepted, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
+	defer accepted.Close()
 	l.take(from, nil, []byte("for the other one"), 0)
 	b := make([]byte, 100)
-	other.SetReadDeadline(time.Now().Add(time.Minute))
-	if n, err := other.Read(b); err != nil || string(b[:n]) != "for the other one" {
+	accepted.SetReadDeadline(time.Now().Add(time.Minute))
+	if n, err := accepted.Read(b); err != nil || string(b[:n]) != "for the other one" {
 		t.Errorf("%q, %v", b[:n], err)
 	}
-	time.Sleep(strayAfter)
+	if accepted.(*Conn).id == client.id {
+		t.Error("both have one id")
+	}
+	brings(t, client, server, "from the same port")
+	time.Sleep(goneAfter)
 	client.Doubt()
-	<-moves
-	<-moves
-	brings(t, client, server, "from another port", func() {})
+	client.moved(t)
+	brings(t, client, server, "from another port")
+	server.moved(t)
+	brings(t, server, client, "and back")
 }
 
-// FuzzListener: no datagram moves a connection without its key, or ends it.
+// TestIDsDiffer: an id that is taken is not given again.
+func TestIDsDiffer(t *testing.T) {
+	tries := 0
+	var first connectionID
+	id := newID(func(id connectionID) bool {
+		if tries++; tries == 1 {
+			first = id
+		}
+		return id == first
+	})
+	if tries < 2 || id == first {
+		t.Errorf("%x is taken, and is given after %d tries", id, tries)
+	}
+}
+
+// FuzzListener: no datagram from elsewhere moves a connection, or ends it.
 func FuzzListener(f *testing.F) {
-	m := message{kind: msgMove, nonce: nonce{1}, cookie: make([]byte, cookieLen), proof: make([]byte, proofLen)}
-	f.Add(m.append(nil), uint64(1))
-	f.Add((&message{kind: msgGone, nonce: nonce{1}}).append(nil), uint64(0))
+	f.Add((&message{kind: msgGone, id: make([]byte, IDLen)}).append(nil))
 	l := listen(f)
-	client, server, _ := movers(f, l)
+	client, server := movers(f, l)
+	f.Add(client.prover.record(macData, "data"))
+	f.Add(client.prover.record(macData, "data")[:idHeader+1])
 	home := *server.remote.Load()
-	f.Fuzz(func(t *testing.T, b []byte, count uint64) {
+	f.Fuzz(func(t *testing.T, b []byte) {
 		from := netip.MustParseAddrPort("127.0.0.9:999")
 		l.take(from, nil, b, 0)
-		if m, ok := parseMessage(b); ok && len(m.proof) > 0 && len(m.cookie) > 0 { // with a good cookie and nonce as well
-			m.nonce, m.cookie = client.nonce, l.baker.bake(from, client.nonce, time.Now())
-			l.take(from, nil, m.append(nil), 0)
+		if id, ok := idOf(b); ok { // with the connection's id as well
+			copy(b[idAt:], client.ID())
+			l.take(from, nil, b, 0)
+			copy(b[idAt:], id[:])
 		}
 		select {
 		case <-server.closed:

@@ -2,38 +2,42 @@ package udp
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 	"sync/atomic"
 	"time"
 )
 
+var errUnproved = errors.New("the connection has no key yet")
+
 const (
-	moveEvery  = 500 * time.Millisecond // attempts begin at most so often, and are taken so often
-	strayAfter = 200 * time.Millisecond // without an authentic datagram, before one in clear counts that says that this address is not known
+	moveEvery  = 500 * time.Millisecond // attempts begin, and a listener's connection moves, at most so often
+	checkEvery = 100 * time.Millisecond // challenges of one connection leave at most so often
+	goneAfter  = 200 * time.Millisecond // without an authentic datagram, before one in clear counts that says that the connection is not known
 )
 
 // A moving knows whether a connection can go on from another address, and when it tries. See the package comment.
 type moving struct {
-	mu    movingLock
-	key   []byte // of the proofs; nil: the connection cannot move
-	count uint64 // of the moves
-	moved func(far bool)
-	began time.Time // of the last move, or attempt
+	mu     movingLock
+	prover Prover // nil: the connection cannot move
+	moved  func(far bool)
+	began  time.Time // of the last move, or attempt
 
 	lost  atomic.Bool  // see Conn.Lost
 	heard atomic.Int64 // when an authentic datagram last came, by Unix time in ns
 
 	// Of a connection that was dialed.
-	try    func(ctx context.Context, count uint64) // makes one attempt
-	busy   bool                                    // one is under way
-	ctx    context.Context                         // ends with the connection
+	try    func(ctx context.Context) // makes one attempt
+	busy   bool                      // one is under way
+	ctx    context.Context           // ends with the connection
 	cancel context.CancelFunc
 
-	// Of a connection that was accepted: it is called once there is a key.
-	keyed func()
+	// Of a connection that was accepted.
+	check check
 }
 
 // begin lets a connection that was dialed make attempts.
-func (m *moving) begin(try func(ctx context.Context, count uint64)) {
+func (m *moving) begin(try func(ctx context.Context)) {
 	m.try = try
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 }
@@ -45,22 +49,72 @@ func (m *moving) end() {
 	m.cancel()
 }
 
-// allow is Conn.SetKey.
-func (m *moving) allow(key []byte, moved func(far bool)) {
+// allow is Conn.SetProver.
+func (m *moving) allow(p Prover, moved func(far bool)) {
 	m.mu.Lock()
-	m.key, m.moved = key, moved
-	m.mu.Unlock()
-	if m.keyed != nil {
-		m.keyed()
+	defer m.mu.Unlock()
+	m.prover, m.moved = p, moved
+}
+
+// proves returns the prover, nil if the connection cannot move.
+func (m *moving) proves() Prover {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.prover
+}
+
+// seal is the prover's.
+func (m *moving) seal(r RoutingMessage) ([]byte, error) {
+	p := m.proves()
+	if p == nil {
+		return nil, errUnproved
 	}
+	return p.Seal(r)
+}
+
+// open is the prover's.
+func (m *moving) open(d []byte) (r RoutingMessage, ok bool) {
+	p := m.proves()
+	if p == nil {
+		return r, false
+	}
+	return p.Open(d)
+}
+
+// challenge returns the message that checks a path, if it is to leave now.
+func (m *moving) challenge(p *path, now time.Time) (r RoutingMessage, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.prover == nil || now.Sub(m.check.sent) < checkEvery || now.Sub(m.began) < moveEvery {
+		return r, false
+	}
+	if m.check.path.far != p.far {
+		m.check.path, m.check.challenge = *p, newChallenge()
+	}
+	m.check.sent = now
+	return m.check.challenge, true
+}
+
+// passed reports whether a message answers the challenge that has left to an address. That counts once.
+func (m *moving) passed(r RoutingMessage, far netip.AddrPort) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.check.path.far != far || r != m.check.challenge.answer() {
+		return false
+	}
+	m.check.path, m.began = path{}, time.Now()
+	return true
+}
+
+// tellMoved tells the layer above of a move. It does not wait.
+func (m *moving) tellMoved(far bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	go m.moved(far)
 }
 
 // can reports whether the connection can move.
-func (m *moving) can() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.key != nil
-}
+func (m *moving) can() bool { return m.proves() != nil }
 
 // roams reports whether the connection can move from here: then a write that fails, for want of this host's address or
 // of a route, may succeed from another address.
@@ -81,14 +135,12 @@ func (m *moving) idle() time.Duration { return time.Duration(time.Now().UnixNano
 func (m *moving) doubt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.key == nil || m.try == nil || m.ctx.Err() != nil || m.busy || time.Since(m.began) < moveEvery {
+	if m.prover == nil || m.try == nil || m.ctx.Err() != nil || m.busy || time.Since(m.began) < moveEvery {
 		return
 	}
 	m.busy, m.began = true, time.Now()
-	m.count++
-	count := m.count
 	go func() {
-		m.try(m.ctx, count)
+		m.try(m.ctx)
 		m.mu.Lock()
 		m.busy = false
 		m.mu.Unlock()

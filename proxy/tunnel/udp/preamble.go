@@ -15,14 +15,12 @@ const (
 	msgCookie  = 2
 	msgBegin   = 3
 	msgWelcome = 4
-	msgStray   = 5
-	msgMove    = 6
-	msgMoved   = 7
-	msgGone    = 8
+	msgGone    = 5
+
+	messageVersion = 2
 
 	nonceLen   = 8
 	cookieLen  = 8 + 16 // time, HMAC
-	proofLen   = 8 + 16 // count, HMAC
 	headLen    = 4
 	askLen     = headLen + nonceLen + cookieLen
 	cookieLife = 30 * time.Second
@@ -30,23 +28,21 @@ const (
 
 type nonce [nonceLen]byte
 
-// A message is one of the beginning of a connection, or of its move to another address.
+// A message is one of the beginning of a connection, or says that a connection is not known.
 type message struct {
 	kind   byte
-	nonce  nonce
-	cookie []byte // of cookieLen bytes, in msgAsk, msgCookie, msgBegin and msgMove
-	proof  []byte // of proofLen bytes, in msgMove and msgMoved
+	nonce  nonce  // zero in msgGone
+	cookie []byte // of cookieLen bytes, in msgAsk, msgCookie and msgBegin
+	id     []byte // of IDLen bytes, in msgWelcome and msgGone
 }
 
-// parts returns the lengths of the cookie and of the proof in messages of a kind.
-func parts(kind byte) (cookie, proof int) {
+// parts returns the lengths of the cookie and of the connection id in messages of a kind.
+func parts(kind byte) (cookie, id int) {
 	switch kind {
 	case msgAsk, msgCookie, msgBegin:
 		return cookieLen, 0
-	case msgMove:
-		return cookieLen, proofLen
-	case msgMoved:
-		return 0, proofLen
+	case msgWelcome, msgGone:
+		return 0, IDLen
 	}
 	return 0, 0
 }
@@ -57,10 +53,10 @@ func newNonce() (n nonce) {
 }
 
 func (m *message) append(dst []byte) []byte {
-	dst = append(dst, m.kind, 'g', 'p', 1)
+	dst = append(dst, m.kind, 'g', 'p', messageVersion)
 	dst = append(dst, m.nonce[:]...)
 	dst = append(dst, m.cookie...)
-	return append(dst, m.proof...)
+	return append(dst, m.id...)
 }
 
 // mayBeMessage reports whether b begins as a message does.
@@ -68,33 +64,17 @@ func mayBeMessage(b []byte) bool { return len(b) > 0 && b[0] >= msgAsk && b[0] <
 
 // parseMessage reads a message. ok: b is one.
 func parseMessage(b []byte) (m message, ok bool) {
-	if len(b) < headLen+nonceLen || !mayBeMessage(b) || !bytes.Equal(b[1:headLen], []byte{'g', 'p', 1}) {
+	if len(b) < headLen+nonceLen || !mayBeMessage(b) || !bytes.Equal(b[1:headLen], []byte{'g', 'p', messageVersion}) {
 		return m, false
 	}
 	m.kind = b[0]
 	rest := b[headLen+copy(m.nonce[:], b[headLen:]):]
-	cookie, proof := parts(m.kind)
-	if len(rest) != cookie+proof {
+	cookie, id := parts(m.kind)
+	if len(rest) != cookie+id {
 		return m, false
 	}
-	m.cookie, m.proof = rest[:cookie], rest[cookie:]
+	m.cookie, m.id = rest[:cookie], rest[cookie:]
 	return m, true
-}
-
-// prove gives a message its proof, by a key that only the two ends of the connection have. count tells moves apart.
-func (m *message) prove(key []byte, count uint64) {
-	m.proof = binary.BigEndian.AppendUint64(nil, count)
-	mac := hmac.New(sha256.New, key)
-	mac.Write(m.append(nil))
-	m.proof = mac.Sum(m.proof)[:proofLen]
-}
-
-// proved reports whether the one that has made a message has the key, and which count it names.
-func (m *message) proved(key []byte) (count uint64, ok bool) {
-	count = binary.BigEndian.Uint64(m.proof)
-	again := *m
-	again.prove(key, count)
-	return count, hmac.Equal(again.proof, m.proof)
 }
 
 // A baker makes cookies and checks them, with a key that only this process has.
