@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"log/slog"
@@ -386,6 +387,39 @@ func testReplayedDataIsRefused(t *testing.T, connection []byte) {
 	}
 	if n := g.open.refused(); n == 0 {
 		t.Error("no forged record was counted")
+	}
+}
+
+// TestOddRecordsOfThePeer: authentic records that no honest peer sends do nothing: without a type behind their content,
+// with a routing message of another length, and of unknown types.
+func TestOddRecordsOfThePeer(t *testing.T) {
+	near, far := dtlsPair(t)
+	passes(t, near, far, "before")
+	w := near.writer.(*sealedWriter)
+	for _, b := range [][]byte{
+		sealed(t, w.seal, 0, ""), sealed(t, w.seal, 0, "\x00\x00"), sealed(t, w.seal, dtlsRouting, ""), sealed(t, w.seal, dtlsRouting, "\x00cookie"),
+		sealed(t, w.seal, dtlsRouting, "\x00a long cookie"), sealed(t, w.seal, dtlsRouting, "\x63ninebytes"[:9]), sealed(t, w.seal, 99, "hello"),
+		sealed(t, w.seal, dtlsWithID, "hello"), sealed(t, w.seal, dtlsCipherSpec, "\x01"), sealed(t, w.seal, dtlsHandshake, "hello"),
+	} {
+		if _, err := w.conn.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passes(t, near, far, "after")
+	passes(t, far, near, "and back")
+	prove := routing{w.seal, near.open}
+	for _, n := range []int{0, 1, 8, 9, 10} {
+		b := sealed(t, far.writer.(*sealedWriter).seal, dtlsRouting, strings.Repeat("x", n))
+		if m, ok := prove.Open(b); ok != (n == len(m)) {
+			t.Errorf("a routing message of %d bytes reads as %x, %v", n, m, ok)
+		}
+	}
+	data := sealed(t, far.writer.(*sealedWriter).seal, dtlsData, "123456789")
+	if m, ok := prove.Open(bytes.Clone(data)); ok {
+		t.Errorf("data reads as %x", m)
+	}
+	if _, _, _, err := near.open.fresh(data); err != nil {
+		t.Errorf("data that was taken for a routing message is lost: %v", err)
 	}
 }
 

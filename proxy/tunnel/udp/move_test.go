@@ -410,6 +410,35 @@ func TestOnlyThePeerMoves(t *testing.T) {
 	}
 }
 
+// TestChallengesAreAnsweredWhereTheyCame: the answer to a challenge takes the path of the challenge, also where that is
+// not the connection's, and no challenge of the server's goes with it.
+func TestChallengesAreAnsweredWhereTheyCame(t *testing.T) {
+	l := listen(t)
+	client, server := movers(t, l)
+	elsewhere, err := net.Dial("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer elsewhere.Close()
+	m := newChallenge()
+	late := client.prover.record(macRouting, string(m[:]))
+	brings(t, client, server, "a newer record")
+	elsewhere.Write(late)
+	b := make([]byte, 2000)
+	elsewhere.SetReadDeadline(time.Now().Add(time.Minute))
+	n, err := elsewhere.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := client.prover.Open(b[:n]); !ok || got != m.answer() {
+		t.Errorf("%x, authentic %v, answers the challenge %x", got, ok, m)
+	}
+	elsewhere.SetReadDeadline(time.Now().Add(3 * checkEvery))
+	if n, _ := elsewhere.Read(b); n > 0 {
+		t.Errorf("%x comes as well", b[:n])
+	}
+}
+
 // TestMovesAreFew: challenges and moves of a connection are bounded, however many addresses its records come from.
 func TestMovesAreFew(t *testing.T) {
 	var m moving
