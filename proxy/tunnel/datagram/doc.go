@@ -19,9 +19,10 @@
 //
 // # Packets
 //
-// A packet is the content of one datagram, which the layer below must encrypt and authenticate. It begins with its
-// number, 6 bytes, big-endian, from 0 and never used twice; some numbers are left out. Frames follow, each a byte and
-// its fields; numbers are unsigned varints as encoding/binary has them:
+// A packet is the content of one datagram, which the layer below must encrypt and authenticate. It begins with the low
+// 3 bytes, big-endian, of its number, which counts from 0 and is never used twice; some numbers are left out. A receiver
+// takes the number that is nearest to the next one it awaits. Frames follow, each a byte and its fields; numbers are
+// unsigned varints as encoding/binary has them:
 //
 //	0  padding     to the end of the packet. If the next byte is 1, three numbers follow: how many packets have come with the marks
 //	               ECT(0), ECT(1) and CE. If it is 2, a repair follows: the number of a packet, a mask of packets from that one on,
@@ -29,7 +30,9 @@
 //	1  ping        asks for an acknowledgement soon (ackdelay.go)
 //	2  ack         largest number, delay in µs, limit, number of further ranges, numbers before the largest in the first range;
 //	               and for each further range: numbers missing before the last range, less one, and numbers in the range, less one
-//	3  fragment    record number, order (a byte), distance to the fence or 0, length of the record, offset, length, the bytes
+//	16 fragment    record number, distance to the fence (flag 4), length of the record, offset, length (not with flag 8), the bytes
+//
+// To the 16 of a fragment add the order of its record and its flags; with flag 8 the bytes are the rest of the packet.
 //
 // Records are numbered from 1 in the order in which they were queued. The limit of an ack is the sum of the lengths of
 // all records that the other end may have begun to send.

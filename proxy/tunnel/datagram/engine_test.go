@@ -224,7 +224,7 @@ func TestReaderThatStops(t *testing.T) {
 func TestBrokenPackets(t *testing.T) {
 	fragment := func(f fragment) []byte { return f.append(putNumber(nil, 0)) }
 	for name, packet := range map[string][]byte{
-		"short":                    {0, 0, 0},
+		"short":                    {0, 0},
 		"unknown frame":            append(putNumber(nil, 0), 99),
 		"ack of what was not sent": (&ack{ranges: spans{{0, 9}}}).appendAck(putNumber(nil, 0), 1000),
 		"ack cut off":              append(putNumber(nil, 0), frameAck, 0),
@@ -234,12 +234,15 @@ func TestBrokenPackets(t *testing.T) {
 		"too long":                 fragment(fragment1(1, MaxRecord+1, 0, 10)),
 		"far ahead":                fragment(fragment1(maxAhead+1, 10, 0, 10)),
 		"over the window":          fragment(fragment1(1, MaxRecord, 0, 10)),
-		"fence behind":             append(putNumber(nil, 0), frameFragment, 3, 0, 3, 1, 0, 1, 'x'),
+		"fence behind":             append(putNumber(nil, 0), frameFragment|flagFence, 3, 3, 1, 0, 1, 'x'),
 		"marks cut off":            append(putNumber(nil, 0), framePadding, trailerMarks, 1),
 		"repair of too many":       append(putNumber(nil, 0), framePadding, trailerRepair, 1, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0),
 		"repair cut off":           append(putNumber(nil, 0), framePadding, trailerRepair, 1, 1, 0),
 		"repair of no fragment":    append(putNumber(nil, 0), framePadding, trailerRepair, 1, 1, 0, 1, framePing),
-		"order":                    append(putNumber(nil, 0), frameFragment, 3, 9, 0, 1, 0, 1, 'x'),
+		"fence at the record":      append(putNumber(nil, 0), frameFragment|flagFence, 3, 0, 1, 0, 1, 'x'),
+		"a fragment's next kind":   append(putNumber(nil, 0), 2*frameFragment, 3, 1, 0, 1, 'x'),
+		"no rest":                  append(putNumber(nil, 0), frameFragment|flagRest, 3, 1, 0),
+		"rest behind the record":   append(putNumber(nil, 0), frameFragment|flagRest, 3, 1, 0, 'x', 'y'),
 	} {
 		e := New(Config{Overhead: overhead, MaxDatagram: 1472, Window: MaxRecord - 1, Random: rand.New(rand.NewPCG(1, 1))})
 		if err := e.Handle(time.Second, packet, Unmarkable); !errors.Is(err, ErrPacket) {
@@ -416,5 +419,69 @@ func TestMoves(t *testing.T) {
 				t.Errorf("%d bytes came in the half second after the move", after-before)
 			}
 		})
+	}
+}
+
+// TestWholeNumber: a packet's number is known by its low bytes, however many packets before it were lost or came late,
+// within half of the numbers that these bytes tell apart.
+func TestWholeNumber(t *testing.T) {
+	const half = 1 << (8*numberLen - 1)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, next := range []uint64{0, 1, half - 1, half, half + 1, 2 * half, 2*half + 1, 5*half - 1, 1<<40 + 12345, 1<<47 - half} {
+		for _, off := range []int64{-half + 1, -half + 2, -4096, -1, 0, 1, 2, maxSent, half - 1, half, random.Int64N(2*half) - half + 1} {
+			number := int64(next) + off
+			if number < 0 {
+				continue
+			}
+			r := packetReader{rest: putNumber(nil, uint64(number))}
+			if got := wholeNumber(r.number(), next); got != uint64(number) {
+				t.Errorf("number %d is taken for %d where %d is awaited", number, got, next)
+			}
+		}
+	}
+	if maxSent >= half {
+		t.Errorf("%d packets may be under way", maxSent)
+	}
+}
+
+// TestLongConnection: packets are known by their low bytes on a connection whose numbers need more.
+func TestLongConnection(t *testing.T) {
+	w := newWorld(t, 5)
+	there, back := path{rate: 1e7, delay: 5 * time.Millisecond, loss: 0.01, jitter: time.Millisecond}, path{delay: 5 * time.Millisecond, loss: 0.01}
+	a, b := w.pair(&there, &back, 1<<20)
+	const before = 1<<(8*numberLen) - 500 // packets that have come
+	a.rec.base, a.rec.largest, a.rec.checked = before, before, before
+	b.received = spans{{0, before}}
+	c := newChecker(t, "b", w.records(a, 300))
+	b.taken = c.take
+	w.at(w.now, a.pump)
+	w.run(time.Minute, func() bool { return !a.Unacknowledged() })
+	c.all()
+	if n := a.rec.next(); n < 1<<(8*numberLen) {
+		t.Errorf("the last packet has the number %d", n)
+	}
+}
+
+// TestFullPackets: long records fill packets to the size that the path carries, and a packet spends few bytes on its own
+// fields.
+func TestFullPackets(t *testing.T) {
+	w := newWorld(t, 1)
+	there, back := path{rate: 1e7, delay: 5 * time.Millisecond}, path{delay: 5 * time.Millisecond}
+	a, b := w.pair(&there, &back, 1<<20)
+	data := 0
+	b.taken = func(r []byte) { data += len(r) }
+	a.bulk(1 << 16)
+	never := func() bool { return false }
+	w.run(w.now+2*time.Second, never)
+	bytes, packets, before := a.bytes, a.packets, data
+	w.run(w.now+10*time.Second, never)
+	bytes, packets, data = a.bytes-bytes, a.packets-packets, data-before
+	if full := packets * a.mtu.size(); bytes < full-full/1000 {
+		t.Errorf("%d packets have %d bytes, want about %d", packets, bytes, full)
+	}
+	if fields := float64(bytes-data)/float64(packets) - overhead; fields > 12 {
+		t.Errorf("a packet's own fields take %.1f bytes of it", fields)
+	} else {
+		t.Logf("%.1f bytes", fields)
 	}
 }

@@ -16,7 +16,7 @@ func (e *Engine) Handle(now time.Duration, packet []byte, mark Mark) error {
 
 func (e *Engine) handle(now time.Duration, packet []byte, mark Mark) error {
 	r := packetReader{rest: packet}
-	number := r.number()
+	number := wholeNumber(r.number(), e.nextHere())
 	if r.err != nil || number < e.floor || e.received.contains(number) {
 		return r.err
 	}
@@ -28,16 +28,16 @@ frames:
 	for len(r.rest) > 0 && r.err == nil {
 		kind := r.byte()
 		eliciting = eliciting || kind != frameAck && kind != framePadding
-		switch kind {
-		case framePadding:
+		switch {
+		case kind == framePadding:
 			news.toldMarks = r.marks(&news.marks)
 			if p, ok := r.repair(); ok && r.err == nil {
 				r.err = e.mend(&p)
 			}
 			break frames
-		case framePing:
+		case kind == framePing:
 			pings = true
-		case frameAck:
+		case kind == frameAck:
 			if acked { // each costs a look at the packets that have left
 				r.fail("a second ack frame")
 				break frames
@@ -46,11 +46,11 @@ frames:
 			if r.ack(&e.ack, e.rec.next()); r.err == nil {
 				news, r.err = e.acknowledge(now)
 			}
-		case frameFragment:
+		case isFragment(kind):
 			if fragments == nil {
 				fragments = packet[len(packet)-len(r.rest)-1:]
 			}
-			if f := r.fragment(); r.err == nil {
+			if f := r.fragment(kind); r.err == nil {
 				e.dataAt = now
 				r.err = e.recv.fragment(f)
 				behind = len(r.rest)
@@ -81,11 +81,12 @@ func (e *Engine) mend(p *repair) error {
 		e.mended++
 	}
 	for len(r.rest) > 0 && r.err == nil {
-		if kind := r.byte(); kind != frameFragment {
+		kind := r.byte()
+		if !isFragment(kind) {
 			r.fail("a repair with a frame of kind %d", kind)
 			break
 		}
-		if f := r.fragment(); r.err == nil {
+		if f := r.fragment(kind); r.err == nil {
 			r.err = e.recv.fragment(f)
 		}
 	}
@@ -100,12 +101,17 @@ func (e *Engine) lossy() bool {
 		e.bbr.bdp(e.bbr.bw(), 1) > repairPath
 }
 
+// nextHere returns one more than the largest number of the packets that came.
+func (e *Engine) nextHere() uint64 {
+	if n := len(e.received); n > 0 {
+		return e.received[n-1].end
+	}
+	return 0
+}
+
 // note remembers a packet of so many bytes that came, for acknowledgements. pings: it has a ping frame.
 func (e *Engine) note(now time.Duration, number uint64, length int, eliciting, pings bool) {
-	next := uint64(0)
-	if n := len(e.received); n > 0 {
-		next = e.received[n-1].end
-	}
+	next := e.nextHere()
 	e.received.add(number, number+1)
 	const limit = 256
 	if n := len(e.received); n > limit {

@@ -122,7 +122,7 @@ func (e *Engine) build(now time.Duration, dst []byte, ping bool) []byte {
 	if lossy {
 		room = min(room, e.mtu.size()-e.cfg.Overhead-repairHead+before)
 	}
-	dst, p.parts = e.send.fill(dst, room, p.parts)
+	dst, p.parts = e.send.fill(dst, room, p.parts, !p.tells)
 	if lossy && len(dst) > before {
 		e.repairs.noted(now, e.rec.rtt.smoothed/8, e.rec.next(), dst[before:])
 	}

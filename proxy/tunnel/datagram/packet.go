@@ -8,13 +8,17 @@ import (
 )
 
 const (
-	numberLen = 6 // bytes of a packet's number
+	numberLen = 3 // bytes of a packet's number that it begins with: the low ones
 
 	framePadding  = 0
 	framePing     = 1
 	frameAck      = 2
-	frameFragment = 3
+	frameFragment = 16 // with the order of the record, and the flags
+	orderMask     = 3
+	flagFence     = 4 // of a fragment: the distance to a fence follows
+	flagRest      = 8 // of a fragment: its data is the rest of the packet, without a length
 
+	maxLengthLen   = 3       // bytes of a fragment's length
 	maxAckRanges   = 64      // in one frame
 	maxFragmentLen = 1 << 16 // longer than any datagram
 )
@@ -27,6 +31,7 @@ type fragment struct {
 	total  int    // length of the record
 	offset int
 	data   []byte
+	rest   bool // nothing follows it in its packet
 }
 
 // An ack is the acknowledgement that a packet carries.
@@ -40,7 +45,7 @@ type ack struct {
 // end is faulty.
 var ErrPacket = errors.New("packet broken")
 
-// putNumber writes a packet's number, and returns the rest of the packet's space, empty.
+// putNumber writes the low bytes of a packet's number.
 func putNumber(dst []byte, number uint64) []byte {
 	for i := range numberLen {
 		dst = append(dst, byte(number>>(8*(numberLen-1-i))))
@@ -68,29 +73,54 @@ func (a *ack) appendAck(dst []byte, room int) []byte {
 	return dst
 }
 
-// head returns the maximum of bytes that a fragment's frame takes besides its data.
-func (f *fragment) head() int {
-	return 2 + uvarintLen(f.record) + uvarintLen(f.distance()) + uvarintLen(uint64(f.total)) + uvarintLen(uint64(f.offset)) + 3
+// wholeNumber returns the number nearest to next that ends with the low bytes, as RFC 9000, section A.3, has it.
+func wholeNumber(low, next uint64) uint64 {
+	const window = 1 << (8 * numberLen)
+	number := next&^(window-1) | low
+	switch {
+	case number+window/2 <= next:
+		return number + window
+	case number > next+window/2 && number >= window:
+		return number - window
+	}
+	return number
 }
 
-// distance returns how far back the fence is, 0 if there is none.
-func (f *fragment) distance() uint64 {
-	if f.fence == 0 {
-		return 0
+// head returns the maximum of bytes that a fragment's frame takes besides its data. With rest it takes maxLengthLen
+// less.
+func (f *fragment) head() (n int) {
+	n = 1 + uvarintLen(f.record) + uvarintLen(uint64(f.total)) + uvarintLen(uint64(f.offset)) + maxLengthLen
+	if f.fence > 0 {
+		n += uvarintLen(f.distance())
 	}
-	return f.record - f.fence
+	return n
 }
+
+// distance returns how far back the fence is.
+func (f *fragment) distance() uint64 { return f.record - f.fence }
 
 func (f *fragment) append(dst []byte) []byte {
-	dst = append(dst, frameFragment)
-	dst = binary.AppendUvarint(dst, f.record)
-	dst = append(dst, byte(f.order))
-	dst = binary.AppendUvarint(dst, f.distance())
+	kind := frameFragment | byte(f.order)
+	if f.fence > 0 {
+		kind |= flagFence
+	}
+	if f.rest {
+		kind |= flagRest
+	}
+	dst = binary.AppendUvarint(append(dst, kind), f.record)
+	if f.fence > 0 {
+		dst = binary.AppendUvarint(dst, f.distance())
+	}
 	dst = binary.AppendUvarint(dst, uint64(f.total))
 	dst = binary.AppendUvarint(dst, uint64(f.offset))
-	dst = binary.AppendUvarint(dst, uint64(len(f.data)))
+	if !f.rest {
+		dst = binary.AppendUvarint(dst, uint64(len(f.data)))
+	}
 	return append(dst, f.data...)
 }
+
+// isFragment reports whether a frame of a kind is a fragment.
+func isFragment(kind byte) bool { return kind&^(orderMask|flagFence|flagRest) == frameFragment }
 
 func uvarintLen(v uint64) (n int) {
 	for n = 1; v >= 0x80; v >>= 7 {
@@ -179,12 +209,12 @@ func (r *packetReader) ack(a *ack, next uint64) {
 	}
 }
 
-// fragment reads the fields of a fragment.
-func (r *packetReader) fragment() (f fragment) {
-	f.record = r.uvarint(1 << 48)
-	f.order = Order(r.byte())
-	if d := r.uvarint(1 << 48); d > 0 {
-		if d >= f.record {
+// fragment reads the fields of a fragment of a kind.
+func (r *packetReader) fragment(kind byte) (f fragment) {
+	f.record, f.order = r.uvarint(1<<48), Order(kind&orderMask)
+	if kind&flagFence > 0 {
+		d := r.uvarint(1 << 48)
+		if d == 0 || d >= f.record {
 			r.fail("a fence %d records before record %d", d, f.record)
 			return f
 		}
@@ -192,10 +222,14 @@ func (r *packetReader) fragment() (f fragment) {
 	}
 	f.total = int(r.uvarint(MaxRecord))
 	f.offset = int(r.uvarint(MaxRecord))
-	f.data = r.bytes(int(r.uvarint(maxFragmentLen)))
+	length := len(r.rest)
+	if f.rest = kind&flagRest > 0; !f.rest {
+		length = int(r.uvarint(maxFragmentLen))
+	}
+	f.data = r.bytes(length)
 	switch {
 	case r.err != nil:
-	case f.record == 0 || f.order > End || len(f.data) == 0 || f.offset+len(f.data) > f.total:
+	case f.record == 0 || len(f.data) == 0 || f.offset+len(f.data) > f.total:
 		r.fail("record %d of order %d has bytes %d to %d of %d", f.record, f.order, f.offset, f.offset+len(f.data), f.total)
 	}
 	return f

@@ -81,8 +81,9 @@ func (s *sending) mayBegin() bool {
 	return r.sent > 0 || s.charged+uint64(len(r.data)) <= s.limit && s.kept+len(r.data) <= s.window && r.number < s.records[0].number+maxAhead
 }
 
-// fill appends fragments to dst, which may grow to size bytes, and their parts to parts.
-func (s *sending) fill(dst []byte, size int, parts []part) ([]byte, []part) {
+// fill appends fragments to dst, which may grow to size bytes, and their parts to parts. rest: nothing is to follow in
+// the packet once they fill it.
+func (s *sending) fill(dst []byte, size int, parts []part, rest bool) ([]byte, []part) {
 	for {
 		s.skipDone()
 		var p part
@@ -100,6 +101,9 @@ func (s *sending) fill(dst []byte, size int, parts []part) ([]byte, []part) {
 		room := size - len(dst) - f.head()
 		if room <= 0 || room < minPart && p.length > room {
 			return dst, parts
+		}
+		if f.rest = rest && p.length >= room+maxLengthLen; f.rest {
+			room += maxLengthLen
 		}
 		p.length = min(p.length, room)
 		f.data = p.record.data[p.offset : p.offset+p.length]
