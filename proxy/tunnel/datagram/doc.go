@@ -20,9 +20,9 @@
 // # Packets
 //
 // A packet is the content of one datagram, which the layer below must encrypt and authenticate. It begins with the low
-// 3 bytes, big-endian, of its number, which counts from 0 and is never used twice; some numbers are left out. A receiver
-// takes the number that is nearest to the next one it awaits. Frames follow, each a byte and its fields; numbers are
-// unsigned varints as encoding/binary has them:
+// 3 bytes, big-endian, of its number, which counts from 0 and is never used twice; some numbers are left out. A
+// receiver takes the number that is nearest to the next one it awaits. Frames follow, each a byte and its fields;
+// numbers are unsigned varints as encoding/binary has them:
 //
 //	0  padding     to the end of the packet. If the next byte is 1, three numbers follow: how many packets have come with the marks
 //	               ECT(0), ECT(1) and CE. If it is 2, a repair follows: the number of a packet, a mask of packets from that one on,

@@ -462,8 +462,8 @@ func TestLongConnection(t *testing.T) {
 	}
 }
 
-// TestFullPackets: long records fill packets to the size that the path carries, and a packet spends few bytes on its own
-// fields.
+// TestFullPackets: long records fill packets to the size that the path carries, and a packet spends few bytes on its
+// own fields.
 func TestFullPackets(t *testing.T) {
 	w := newWorld(t, 1)
 	there, back := path{rate: 1e7, delay: 5 * time.Millisecond}, path{delay: 5 * time.Millisecond}

@@ -553,6 +553,12 @@ func TestGoneIsRareAndShort(t *testing.T) {
 	if told != maxGone || !l.mayTellGone(now.Add(time.Second)) {
 		t.Errorf("%d clients are told in a second", told)
 	}
+	l.mu.Lock()
+	l.second, l.gone = time.Now().Add(time.Hour), maxGone // of a second that does not end
+	l.mu.Unlock()
+	if got := answer(question, 100*time.Millisecond); len(got) > 0 {
+		t.Errorf("%x answers one record too many of a second", got)
+	}
 }
 
 // TestDisplaced: a client that has the address of another one now takes it, and the other one still is heard, and can
@@ -584,6 +590,19 @@ func TestDisplaced(t *testing.T) {
 	brings(t, client, server, "from another port")
 	server.moved(t)
 	brings(t, server, client, "and back")
+}
+
+// TestClosedDoesNotMove: a connection that is closed while it moves is not in the tables afterwards.
+func TestClosedDoesNotMove(t *testing.T) {
+	l := listen(t)
+	_, server := movers(t, l)
+	server.Close()
+	l.follow(server.Conn, &path{far: netip.MustParseAddrPort("127.0.0.1:7")})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns)+len(l.ids) > 0 || len(server.moves) > 0 {
+		t.Errorf("%d addresses and %d ids are kept of a closed connection, and it has moved %d times", len(l.conns), len(l.ids), len(server.moves))
+	}
 }
 
 // TestIDsDiffer: an id that is taken is not given again.
