@@ -16,6 +16,7 @@ const (
 	tcpTimeWait  = 6
 	tcpClose     = 7
 	tcpCloseWait = 8
+	tcpListen    = 10
 	tcpClosing   = 11
 )
 
@@ -46,7 +47,7 @@ func ClosedByApp(app, server netip.AddrPort) bool {
 		family = unix.AF_INET6
 	}
 	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, 0)
-	req.AddRawData(diagRequest(family, app, server))
+	req.AddRawData(diagRequest(family, anyState, app, server))
 	found, err := req.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
 	if err != nil || len(found) != 1 || len(found[0]) < diagInode+4 {
 		return false
@@ -62,10 +63,14 @@ func ClosedByApp(app, server netip.AddrPort) bool {
 // numbers.
 const diagInode = 4 + 48 + 4*4
 
-// diagRequest returns a struct inet_diag_req_v2 of linux/inet_diag.h, for one TCP socket in any state.
-func diagRequest(family byte, local, remote netip.AddrPort) []byte {
+// anyState has a bit for each state of a socket.
+const anyState = 1<<32 - 1
+
+// diagRequest returns a struct inet_diag_req_v2 of linux/inet_diag.h, for TCP sockets in one of the states: for the one
+// with these addresses or, in a dump, for all with these ports, where 0 is any.
+func diagRequest(family byte, states uint32, local, remote netip.AddrPort) []byte {
 	b := []byte{family, syscall.IPPROTO_TCP, 0, 0}
-	b = binary.NativeEndian.AppendUint32(b, 1<<32-1) // states
+	b = binary.NativeEndian.AppendUint32(b, states)
 	b = binary.BigEndian.AppendUint16(b, local.Port())
 	b = binary.BigEndian.AppendUint16(b, remote.Port())
 	for _, a := range []netip.Addr{local.Addr(), remote.Addr()} {

@@ -2,22 +2,18 @@ package site
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
 // lookAsideEvery is how often connections are looked for that go to a peer's host and past the proxies.
 const lookAsideEvery = 20 * time.Second
-
-// A socket is a TCP socket of this network namespace.
-type socket struct {
-	local, remote netip.AddrPort
-	listens       bool
-}
 
 // An aside looks for connections to the hosts at the other ends of carriers by addresses in no peer's networks: a job
 // that knows such a host by another address, such as a public one, goes past the proxies, in the clear and without an
@@ -33,12 +29,10 @@ func (s *Site) watchAside(ctx context.Context) {
 	t := time.NewTicker(lookAsideEvery)
 	defer t.Stop()
 	for {
-		sockets, err := tcpSockets()
-		if err != nil {
+		if err := s.lookAside(&a); err != nil {
 			s.log.Info("nobody looks for connections that go past the proxies to a peer's host, since this kernel does not list its sockets", "err", err)
 			return
 		}
-		s.lookAside(&a, sockets)
 		select {
 		case <-ctx.Done():
 			return
@@ -47,8 +41,8 @@ func (s *Site) watchAside(ctx context.Context) {
 	}
 }
 
-// lookAside reports the connections among sockets that go past the proxies.
-func (s *Site) lookAside(a *aside, sockets []socket) {
+// lookAside reports the connections that go past the proxies.
+func (s *Site) lookAside(a *aside) error {
 	c, carriers := s.config.Load(), map[netip.AddrPort]string{}
 	for _, p := range s.tunnel.Stats() {
 		for _, l := range p.Links {
@@ -57,21 +51,33 @@ func (s *Site) lookAside(a *aside, sockets []socket) {
 			}
 		}
 	}
-	for at, peer := range a.find(c, carriers, s.receivers.each(), sockets) {
+	hosts := hostsOf(carriers)
+	sockets, err := app.HostSockets(slices.Collect(maps.Keys(hosts)))
+	if err != nil {
+		return err
+	}
+	for at, peer := range a.find(c, carriers, hosts, s.receivers.each(), sockets) {
 		s.log.Warn("a connection goes past the proxies, in the clear: it is one to a peer's host by an address that lies in none of that peer's networks; if it is the job's, add the address to the peer's networks, or have the job use the other one",
 			"peer", peer, "server", at)
 	}
+	return nil
 }
 
-// find returns one connection to each address that was not reported before, by its server, with the peer. carriers are
-// the other ends of carriers, and receivers those of the connections by which the proxy itself sends metrics.
-func (a *aside) find(c *config.Config, carriers map[netip.AddrPort]string, receivers []netip.AddrPort, sockets []socket) map[netip.AddrPort]string {
+// hostsOf returns the hosts at the other ends of carriers, with their peers.
+func hostsOf(carriers map[netip.AddrPort]string) map[netip.Addr]string {
 	hosts := map[netip.Addr]string{}
 	for at, peer := range carriers {
 		if !at.Addr().IsLoopback() {
 			hosts[at.Addr()] = peer
 		}
 	}
+	return hosts
+}
+
+// find returns one connection to each address that was not reported before, by its server, with the peer. carriers are
+// the other ends of carriers, and receivers those of the connections by which the proxy itself sends metrics. sockets
+// are the ones of this network namespace that listen, or are connected to the hosts.
+func (a *aside) find(c *config.Config, carriers map[netip.AddrPort]string, hosts map[netip.Addr]string, receivers []netip.AddrPort, sockets []app.HostSocket) map[netip.AddrPort]string {
 	spared := map[netip.AddrPort]bool{}
 	for _, at := range slices.Concat(tunnelAddrs(c), receivers) {
 		spared[at] = true
@@ -81,19 +87,19 @@ func (a *aside) find(c *config.Config, carriers map[netip.AddrPort]string, recei
 	}
 	listening := map[uint16]bool{}
 	for _, x := range sockets {
-		listening[x.local.Port()] = listening[x.local.Port()] || x.listens
+		listening[x.Local.Port()] = listening[x.Local.Port()] || x.Listens
 	}
 	found := map[netip.AddrPort]string{}
 	for _, x := range sockets {
-		to := x.remote.Addr()
+		to := x.Remote.Addr()
 		peer, is := hosts[to]
-		switch _, carrier := carriers[x.remote]; {
-		case !is || x.listens || carrier || spared[x.remote] || a.reported[to]:
-		case listening[x.local.Port()]: // the other end has connected
-		case !taken(c.Intercept.Ports, x.remote.Port()) || within(c.Networks(), to):
+		switch _, carrier := carriers[x.Remote]; {
+		case !is || x.Listens || carrier || spared[x.Remote] || a.reported[to]:
+		case listening[x.Local.Port()]: // the other end has connected
+		case !taken(c.Intercept.Ports, x.Remote.Port()) || within(c.Networks(), to):
 		default:
 			a.reported[to] = true
-			found[x.remote] = peer
+			found[x.Remote] = peer
 		}
 	}
 	return found

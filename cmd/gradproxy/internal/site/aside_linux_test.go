@@ -1,12 +1,11 @@
 package site
 
 import (
-	"net"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
@@ -21,22 +20,22 @@ func TestConnectionsPastTheProxies(t *testing.T) {
 	var own receivers
 	own.note("[::ffff:198.51.100.2]:4318")
 	for name, tc := range map[string]struct {
-		sockets []socket
+		sockets []app.HostSocket
 		want    bool
 	}{
-		"past":             {[]socket{{local: at("10.1.0.1:40000"), remote: at("198.51.100.2:29500")}}, true},
-		"a carrier":        {[]socket{{local: at("10.1.0.1:40000"), remote: at("198.51.100.2:7443")}}, false},
-		"another carrier":  {[]socket{{local: at("10.1.0.1:40000"), remote: at("198.51.100.2:50000")}}, false},
-		"own metrics":      {[]socket{{local: at("10.1.0.1:40000"), remote: at("198.51.100.2:4318")}}, false},
-		"by the other end": {[]socket{{local: at("0.0.0.0:8080"), listens: true}, {local: at("10.1.0.1:8080"), remote: at("198.51.100.2:40000")}}, false},
-		"within":           {[]socket{{local: at("10.1.0.1:40000"), remote: at("10.2.0.9:29500")}}, false},
-		"another host":     {[]socket{{local: at("10.1.0.1:40000"), remote: at("203.0.113.1:29500")}}, false},
-		"ssh":              {[]socket{{local: at("10.1.0.1:40000"), remote: at("198.51.100.2:22")}}, false},
-		"this host":        {[]socket{{local: at("127.0.0.1:40000"), remote: at("127.0.0.1:29500")}}, false},
+		"past":             {[]app.HostSocket{{Local: at("10.1.0.1:40000"), Remote: at("198.51.100.2:29500")}}, true},
+		"a carrier":        {[]app.HostSocket{{Local: at("10.1.0.1:40000"), Remote: at("198.51.100.2:7443")}}, false},
+		"another carrier":  {[]app.HostSocket{{Local: at("10.1.0.1:40000"), Remote: at("198.51.100.2:50000")}}, false},
+		"own metrics":      {[]app.HostSocket{{Local: at("10.1.0.1:40000"), Remote: at("198.51.100.2:4318")}}, false},
+		"by the other end": {[]app.HostSocket{{Local: at("0.0.0.0:8080"), Listens: true}, {Local: at("10.1.0.1:8080"), Remote: at("198.51.100.2:40000")}}, false},
+		"within":           {[]app.HostSocket{{Local: at("10.1.0.1:40000"), Remote: at("10.2.0.9:29500")}}, false},
+		"another host":     {[]app.HostSocket{{Local: at("10.1.0.1:40000"), Remote: at("203.0.113.1:29500")}}, false},
+		"ssh":              {[]app.HostSocket{{Local: at("10.1.0.1:40000"), Remote: at("198.51.100.2:22")}}, false},
+		"this host":        {[]app.HostSocket{{Local: at("127.0.0.1:40000"), Remote: at("127.0.0.1:29500")}}, false},
 	} {
 		a := aside{reported: map[netip.Addr]bool{}}
-		got := a.find(c, carriers, own.each(), tc.sockets)
-		if again := a.find(c, carriers, own.each(), tc.sockets); len(got) > 0 != tc.want || len(again) > 0 {
+		got := a.find(c, carriers, hostsOf(carriers), own.each(), tc.sockets)
+		if again := a.find(c, carriers, hostsOf(carriers), own.each(), tc.sockets); len(got) > 0 != tc.want || len(again) > 0 {
 			t.Errorf("%s: %v, and then %v", name, got, again)
 		}
 		for _, peer := range got {
@@ -44,27 +43,5 @@ func TestConnectionsPastTheProxies(t *testing.T) {
 				t.Errorf("%s: peer %q", name, peer)
 			}
 		}
-	}
-}
-
-// The sockets of this host are seen: both ends of a connection, and the one that listens.
-func TestTCPSockets(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	server, client := netip.MustParseAddrPort(l.Addr().String()), netip.MustParseAddrPort(c.LocalAddr().String())
-	all, err := tcpSockets()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Contains(all, socket{local: client, remote: server}) || !slices.ContainsFunc(all, func(x socket) bool { return x.local == server && x.listens }) {
-		t.Errorf("%d sockets, and not these", len(all))
 	}
 }
