@@ -19,8 +19,8 @@ const (
 	diagToHost   = 8 // INET_DIAG_BC_D_COND
 )
 
-// HostSockets returns the TCP sockets of this network namespace that listen, and the ones that are connected to one of the
-// hosts. The kernel leaves out the others, which may be very many.
+// HostSockets returns the TCP sockets of this network namespace that listen, and the ones that are connected to one of
+// the hosts. The kernel leaves out the others, which may be very many.
 func HostSockets(hosts []netip.Addr) ([]HostSocket, error) {
 	var all []HostSocket
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {

