@@ -100,7 +100,6 @@ func (p *Proxy) sit(k *carried, o frame.Opening) *carried {
 	p.cache.Peer(c.Peer).Connected(c.Tag)
 	p.config.Metrics.carries(c.Peer, clientSide(k.own), 1)
 	c.Log.Debug("connection carried", "job", c.Job)
-	p.tidier.opened()
 	return k
 }
 

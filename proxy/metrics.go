@@ -276,6 +276,22 @@ type Traffic struct {
 	Delivered int64  `json:"delivered_bytes"`
 }
 
+// moved returns how many bytes the apps have sent to the proxy and received from it.
+func (m *Metrics) moved() (n int64) {
+	if m == nil {
+		return 0
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, c := range m.sent {
+		n += int64(counted(c.raw))
+	}
+	for _, c := range m.got {
+		n += int64(counted(c))
+	}
+	return n
+}
+
 // Traffic returns the counters of raw, wire and delivered bytes by peer and job, in this order.
 func (m *Metrics) Traffic() []Traffic {
 	all := map[gotKey]*Traffic{}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +52,6 @@ type Proxy struct {
 	live     *handover.Table // the connections that are carried, and the ones that are about to be
 	sleepers app.Sleepers    // of them, the ones that have said nothing
 	bypass   bypass
-	tidier   tidier
 }
 
 // A bypass carries connections that have no peer to go through. Its relay is made when the first one comes.
@@ -86,7 +84,7 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{config: cfg, sampler: log, tidier: tidier{free: debug.FreeOSMemory}}
+	p := &Proxy{config: cfg, sampler: log}
 	p.quotas = quota.New(cfg.Workers, cfg.Memory/ParsersShare)
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
@@ -109,6 +107,7 @@ func New(cfg Config) (*Proxy, error) {
 		Metrics:     p.config.Metrics,
 		Frames:      p.config.Metrics.counts(),
 	}
+	go p.newTidier().run(p.opening)
 	p.cache = cache.New(p.opening, p.cacheConfig())
 	p.trials = trials.New(trials.Config{Codecs: cfg.Codecs, Memory: cfg.ShadowMemory, Share: cfg.ShadowShare})
 	if err := p.Apply(cfg.Settings); err != nil {

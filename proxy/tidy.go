@@ -1,43 +1,70 @@
 package proxy
 
 import (
-	"sync"
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
 	"time"
 )
 
-// After tidyMany openings, once there was none for tidyAfter, the tidier has the Go runtime return memory to the
-// system: the stacks and the garbage of connections that were opened at the same time. By itself the runtime would do
-// so after two garbage collections, which are two minutes apart in an idle process.
+// Each tidyEvery the tidier has the Go runtime return memory to the system if at least tidySpare of it has no use, and
+// the apps have moved less than tidyQuiet since the last look: the garbage and the free memory that many openings, or a
+// job that is over, have left. By itself the runtime keeps as much memory as the largest heap of late needed, and looks
+// for garbage every two minutes in an idle process. While a job runs nothing is returned, since it would need the
+// memory again, and pools of buffers would be emptied.
 const (
-	tidyMany  = 256
-	tidyAfter = 5 * time.Second
+	tidyEvery = 30 * time.Second
+	tidySpare = 8 << 20
+	tidyQuiet = 1 << 20
 )
 
-// A tidier counts openings, and frees memory after many.
+// A tidier returns memory that has no use.
 type tidier struct {
-	free     func() // debug.FreeOSMemory
-	mu       sync.Mutex
-	openings int
-	timer    *time.Timer // nil: there were few
+	moved func() int64  // bytes between the apps and the proxy so far
+	spare func() uint64 // bytes that could be returned
+	free  func()
+
+	before int64 // of moved, at the last look
 }
 
-// opened notes the end of an opening.
-func (t *tidier) opened() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.openings++; t.openings < tidyMany {
-		return
-	}
-	if t.timer == nil {
-		t.timer = time.AfterFunc(tidyAfter, t.tidy)
-	} else {
-		t.timer.Reset(tidyAfter)
+func (p *Proxy) newTidier() *tidier {
+	return &tidier{moved: p.config.Metrics.moved, spare: spareMemory, free: debug.FreeOSMemory}
+}
+
+// run looks until ctx ends.
+func (t *tidier) run(ctx context.Context) {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			t.look()
+		}
 	}
 }
 
-func (t *tidier) tidy() {
-	t.mu.Lock()
-	t.openings, t.timer = 0, nil
-	t.mu.Unlock()
-	t.free()
+// look returns memory if now is the time.
+func (t *tidier) look() {
+	now := t.moved()
+	quiet := now-t.before < tidyQuiet
+	t.before = now
+	if quiet && t.spare() >= tidySpare {
+		t.free()
+	}
+}
+
+// spareMemory returns how many bytes of the heap are garbage, or free and not returned to the system. Garbage is what has
+// been allocated since the last collection, and what it found.
+func spareMemory() uint64 {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(s)
+	for _, x := range s {
+		if x.Value.Kind() != metrics.KindUint64 { // of another version of Go
+			return 0
+		}
+	}
+	objects, live, free := s[0].Value.Uint64(), s[1].Value.Uint64(), s[2].Value.Uint64()
+	return max(objects, live) - live + free
 }

@@ -592,6 +592,40 @@ func TestDisplaced(t *testing.T) {
 	brings(t, server, client, "and back")
 }
 
+// TestMixedDatagrams: of datagrams that came together each gets to its own connection, whichever of them carry an id.
+func TestMixedDatagrams(t *testing.T) {
+	l := listen(t)
+	one, atOne := movers(t, l)
+	two, atTwo := movers(t, l)
+	from := *atOne.remote.Load()
+	first, second, plain := one.prover.record(macData, "one"), two.prover.record(macData, "two"), make([]byte, len(one.prover.record(macData, "one")))
+	for name, tc := range map[string]struct {
+		datagrams [][]byte
+		want      *Conn
+	}{
+		"one connection's":  {[][]byte{first, first}, atOne.Conn},
+		"another one's":     {[][]byte{second, second}, atTwo.Conn},
+		"both":              {[][]byte{first, second}, nil},
+		"with and without":  {[][]byte{first, plain}, nil},
+		"without and with":  {[][]byte{plain, first}, nil},
+		"without":           {[][]byte{plain, plain}, atOne.Conn},
+		"with a message":    {[][]byte{plain, append([]byte{msgAsk}, plain[1:]...)}, nil},
+		"nothing":           {nil, nil},
+		"an unknown one":    {[][]byte{append(append(bytes.Clone(first[:idAt]), 1, 2, 3, 4), first[idAt+IDLen:]...)}, nil},
+		"a short last one":  {[][]byte{first, first[:idHeader+1]}, atOne.Conn},
+		"a last one's head": {[][]byte{first, first[:idHeader]}, nil},
+	} {
+		if got := l.whose(from, &arrived{rest: bytes.Join(tc.datagrams, nil), each: len(first)}); got != tc.want {
+			t.Errorf("%s: they are all said to be of %p, want %p", name, got, tc.want)
+		}
+	}
+	l.take(from, nil, first, 0)
+	l.take(from, nil, second, 0)
+	if a, b := <-atOne.came, <-atTwo.came; a != "one" || b != "two" {
+		t.Errorf("%q and %q came", a, b)
+	}
+}
+
 // TestClosedDoesNotMove: a connection that is closed while it moves is not in the tables afterwards.
 func TestClosedDoesNotMove(t *testing.T) {
 	l := listen(t)
