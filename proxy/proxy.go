@@ -107,7 +107,7 @@ func New(cfg Config) (*Proxy, error) {
 		Metrics:     p.config.Metrics,
 		Frames:      p.config.Metrics.counts(),
 	}
-	go p.newTidier().run(p.opening)
+	go newTidier(p.config.Metrics.moved).run(p.opening)
 	p.cache = cache.New(p.opening, p.cacheConfig())
 	p.trials = trials.New(trials.Config{Codecs: cfg.Codecs, Memory: cfg.ShadowMemory, Share: cfg.ShadowShare})
 	if err := p.Apply(cfg.Settings); err != nil {

@@ -8,14 +8,14 @@ import (
 )
 
 // Each tidyEvery the tidier has the Go runtime return memory to the system if at least tidySpare of it has no use, and
-// the apps have moved less than tidyQuiet since the last look: the garbage and the free memory that many openings, or a
+// the apps have moved less than tidyMoved since the last look: the garbage and the free memory that many openings, or a
 // job that is over, have left. By itself the runtime keeps as much memory as the largest heap of late needed, and looks
 // for garbage every two minutes in an idle process. While a job runs nothing is returned, since it would need the
 // memory again, and pools of buffers would be emptied.
 const (
 	tidyEvery = 30 * time.Second
 	tidySpare = 8 << 20
-	tidyQuiet = 1 << 20
+	tidyMoved = 1 << 20
 )
 
 // A tidier returns memory that has no use.
@@ -27,8 +27,8 @@ type tidier struct {
 	before int64 // of moved, at the last look
 }
 
-func (p *Proxy) newTidier() *tidier {
-	return &tidier{moved: p.config.Metrics.moved, spare: spareMemory, free: debug.FreeOSMemory}
+func newTidier(moved func() int64) *tidier {
+	return &tidier{moved: moved, spare: spareMemory, free: debug.FreeOSMemory}
 }
 
 // run looks until ctx ends.
@@ -48,15 +48,15 @@ func (t *tidier) run(ctx context.Context) {
 // look returns memory if now is the time.
 func (t *tidier) look() {
 	now := t.moved()
-	quiet := now-t.before < tidyQuiet
+	idle := now-t.before < tidyMoved
 	t.before = now
-	if quiet && t.spare() >= tidySpare {
+	if idle && t.spare() >= tidySpare {
 		t.free()
 	}
 }
 
-// spareMemory returns how many bytes of the heap are garbage, or free and not returned to the system. Garbage is what has
-// been allocated since the last collection, and what it found.
+// spareMemory returns how many bytes of the heap are garbage, or free and not returned to the system. Garbage is what
+// has been allocated since the last collection, and what it found.
 func spareMemory() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(s)

@@ -29,9 +29,9 @@ func TestTidierReturnsSpareMemoryInQuiet(t *testing.T) {
 		look(0, tidySpare-1, 0)
 		look(0, 1, 1)
 		look(0, 0, 0)
-		look(tidyQuiet, 10*tidySpare, 0)
-		look(tidyQuiet, 0, 0)
-		look(tidyQuiet-1, 0, 1)
+		look(tidyMoved, 10*tidySpare, 0)
+		look(tidyMoved, 0, 0)
+		look(tidyMoved-1, 0, 1)
 		cancel()
 		<-done
 	})
