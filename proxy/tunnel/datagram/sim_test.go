@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
@@ -399,33 +400,57 @@ func TestOverWANSim(t *testing.T) {
 	}
 }
 
-// TestFlowsShareOverWANSim: two flows behind one bottleneck of wan-sim use it, and come to even shares.
-func TestFlowsShareOverWANSim(t *testing.T) {
-	const rate = 6e6
-	bottleneck, err := wansim.NewBottleneck(rate, 250e3)
+// sharesOverWANSim returns the rates of two flows behind one bottleneck of wan-sim, as shares of its rate, between from
+// and to. The second one begins later.
+func sharesOverWANSim(t *testing.T, seed uint64, rate int64, queue int, delay, later, from, to time.Duration) (shares [2]float64) {
+	t.Helper()
+	bottleneck, err := wansim.NewBottleneck(rate, queue)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, 5)
+	w := newWorld(t, seed)
 	var got [2]int
 	for i := range got {
-		l := wansim.Link{Delay: 20 * time.Millisecond}
+		l := wansim.Link{Delay: delay}
 		back := path{wan: wansim.NewPath(l)}
 		l.Shared = bottleneck
 		a, b := w.pair(&path{wan: wansim.NewPath(l)}, &back, 32<<20)
 		b.taken = func(r []byte) { got[i] += len(r) }
-		w.at(time.Duration(i)*500*time.Millisecond, func() { a.bulk(32 << 10) })
+		w.at(time.Duration(i)*later, func() { a.bulk(32 << 10) })
 	}
 	never := func() bool { return false }
-	w.run(40*time.Second, never)
+	w.run(from, never)
 	before := got
-	w.run(80*time.Second, never)
-	var shares [2]float64
+	w.run(to, never)
 	for i := range got {
-		shares[i] = float64(got[i]-before[i]) / 40 / rate
+		shares[i] = float64(got[i]-before[i]) / (to - from).Seconds() / float64(rate)
 	}
+	return shares
+}
+
+// TestFlowsShareOverWANSim: two flows behind one bottleneck of wan-sim use it, and come to even shares.
+func TestFlowsShareOverWANSim(t *testing.T) {
+	shares := sharesOverWANSim(t, 5, 6e6, 250e3, 20*time.Millisecond, 500*time.Millisecond, 40*time.Second, 80*time.Second)
 	t.Logf("shares %.2f", shares)
 	if shares[0]+shares[1] < 0.85 || min(shares[0], shares[1]) < 0.35 {
 		t.Errorf("shares %.2f", shares)
+	}
+}
+
+// TestLaterFlowGetsItsShare: a flow that begins when another one has filled the path for a while comes to nearly as
+// much within some seconds, in the mean of several runs. Flows that always look for more at the same time do not.
+func TestLaterFlowGetsItsShare(t *testing.T) {
+	require.OneGoroutine(t)
+	const runs = 12
+	var mean [2]float64
+	for seed := range uint64(runs) {
+		shares := sharesOverWANSim(t, seed, 6e6, 250e3, 20*time.Millisecond, 10*time.Second, 20*time.Second, 40*time.Second)
+		t.Logf("seed %d: shares %.2f", seed, shares)
+		mean[0] += shares[0] / runs
+		mean[1] += shares[1] / runs
+	}
+	t.Logf("mean %.2f", mean)
+	if mean[1] < 0.355 || mean[0]+mean[1] < 0.85 {
+		t.Errorf("from 10 to 30 s after the later flow began the shares are %.2f in the mean", mean)
 	}
 }
