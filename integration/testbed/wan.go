@@ -29,10 +29,10 @@ type Site struct {
 
 // A WAN is a full mesh of links between sites. Its methods are safe for concurrent use.
 type WAN struct {
-	Sites []*Site
-	links []*wansim.TUN
-	link  wansim.Link
-	laid  *laid // the gradproxy that plays the links; nil: this process plays them
+	Sites       []*Site
+	links       []*wansim.TUN
+	there, back wansim.Link // of each link, from the earlier site to the later one, and back
+	laid        *laid       // the gradproxy that plays the links; nil: this process plays them
 }
 
 var made atomic.Int64 // WANs that this process has made: namespaces need names of their own
@@ -40,19 +40,24 @@ var made atomic.Int64 // WANs that this process has made: namespaces need names 
 // NewWAN lays a link between every two of n sites, the same in both directions. It ends with Close or with ctx, and the
 // links with this process; the names of the namespaces of a process that is killed stay in /run/netns.
 func NewWAN(ctx context.Context, n int, link wansim.Link) (*WAN, error) {
-	return newWAN(ctx, n, link, false)
+	return newWAN(ctx, n, link, link, false)
+}
+
+// NewPair is NewWAN of two sites whose link has another direction back.
+func NewPair(ctx context.Context, there, back wansim.Link) (*WAN, error) {
+	return newWAN(ctx, 2, there, back, false)
 }
 
 // NewWANOfGateways is NewWAN with a gateway before each site, on which its proxy runs, and not beside the ranks.
 func NewWANOfGateways(ctx context.Context, n int, link wansim.Link) (*WAN, error) {
-	return newWAN(ctx, n, link, true)
+	return newWAN(ctx, n, link, link, true)
 }
 
-func newWAN(ctx context.Context, n int, link wansim.Link, gateways bool) (*WAN, error) {
+func newWAN(ctx context.Context, n int, there, back wansim.Link, gateways bool) (*WAN, error) {
 	if n < 2 || n > maxSites {
 		return nil, fmt.Errorf("testbed: %d sites: want 2 to %d", n, maxSites)
 	}
-	w := &WAN{link: link}
+	w := &WAN{there: there, back: back}
 	run := made.Add(1)
 	host, err := os.Hostname()
 	if err != nil {
@@ -85,7 +90,7 @@ func newWAN(ctx context.Context, n int, link wansim.Link, gateways bool) (*WAN, 
 	}
 	for i, a := range w.Sites {
 		for j, b := range w.Sites[i+1:] {
-			tun, err := wansim.ConnectNamespaces(ctx, a.end(b, i+1+j), b.end(a, i), link, link)
+			tun, err := wansim.ConnectNamespaces(ctx, a.end(b, i+1+j), b.end(a, i), there, back)
 			if err != nil {
 				return nil, errors.Join(err, w.Close())
 			}
@@ -149,13 +154,13 @@ func (w *WAN) Close() error {
 
 // Cut makes a black hole of every link: packets vanish, nobody is told.
 func (w *WAN) Cut() error {
-	hole := w.link
-	hole.Loss = 1
-	return w.setLinks(hole)
+	there, back := w.there, w.back
+	there.Loss, back.Loss = 1, 1
+	return w.setLinks(there, back)
 }
 
 // Mend ends the cut that Cut began.
-func (w *WAN) Mend() error { return w.setLinks(w.link) }
+func (w *WAN) Mend() error { return w.setLinks(w.there, w.back) }
 
 // Outage cuts every link for d, or until ctx ends.
 func (w *WAN) Outage(ctx context.Context, d time.Duration) error {
@@ -169,10 +174,10 @@ func (w *WAN) Outage(ctx context.Context, d time.Duration) error {
 	return w.Mend()
 }
 
-func (w *WAN) setLinks(l wansim.Link) error {
+func (w *WAN) setLinks(there, back wansim.Link) error {
 	var errs []error
 	for _, tun := range w.links {
-		errs = append(errs, tun.SetLink(l, l))
+		errs = append(errs, tun.SetLink(there, back))
 	}
 	return errors.Join(errs...)
 }

@@ -47,10 +47,25 @@ func (g *Gradproxy) Across(ctx context.Context, n int, link wansim.Link, way Way
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
 	if way == Direct {
-		return f(w, nil)
+		return errors.Join(f(w, nil), w.Close())
 	}
+	return g.over(ctx, w, c, f)
+}
+
+// AcrossPair calls f with a WAN of two sites, whose link has another direction back, and with proxies at them. Both end
+// with f. An error of f comes with the proxies' warnings.
+func (g *Gradproxy) AcrossPair(ctx context.Context, there, back wansim.Link, c Config, f func(*WAN, Proxies) error) error {
+	w, err := NewPair(ctx, there, back)
+	if err != nil {
+		return err
+	}
+	return g.over(ctx, w, c, f)
+}
+
+// over calls f with proxies at the sites of a WAN. Both end with f.
+func (g *Gradproxy) over(ctx context.Context, w *WAN, c Config, f func(*WAN, Proxies) error) (err error) {
+	defer func() { err = errors.Join(err, w.Close()) }()
 	ps, err := g.Start(ctx, w, c)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@
 //	W4  the rate of a connection while the reader of another one has stopped, of its rate alone
 //	S1  the time of a step over DTLS, in which each end sends a burst when the other end's has come, of that over TLS, under BBR and under Cubic, for each rate of loss
 //	F1  the tunnel's share of the link beside plain TCP under Cubic and under BBR, and that of plain TCP under BBR in its place
+//	F2  how two carriers over DTLS, of two pairs of gradproxies, share the link, of which one begins later, and how plain TCP under BBR does in their place
 //
 // Rows without a bar are figures beside: of plain TCP, of other proxies and of other stacks, in the same run.
 //
@@ -47,7 +48,7 @@ import (
 )
 
 // all has the kinds of rows.
-var all = []string{"T1", "T2", "T3", "T4", "T5", "D1", "D2", "D3", "D4", "W1", "W2", "W3", "W4", "S1", "F1"}
+var all = []string{"T1", "T2", "T3", "T4", "T5", "D1", "D2", "D3", "D4", "W1", "W2", "W3", "W4", "S1", "F1", "F2"}
 
 func main() {
 	if a := os.Args; len(a) == 6 && a[1] == "relay" { // a process of relayPair's

@@ -53,6 +53,11 @@ func (m *measurement) measure(ctx context.Context, kinds map[string]bool) error 
 			}
 		}
 	}
+	if kinds["F2"] {
+		if err := m.besideOwnKind(ctx); err != nil {
+			return fmt.Errorf("F2: %w", err)
+		}
+	}
 	for _, t := range []variant{overTLS, overDTLS} {
 		for _, kind := range []struct {
 			name    string

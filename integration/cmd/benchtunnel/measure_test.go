@@ -4,6 +4,7 @@ package main
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"testing"
 )
@@ -31,5 +32,20 @@ func TestBars(t *testing.T) {
 	}
 	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {
 		t.Errorf("median %g, want 2.5", m)
+	}
+}
+
+func TestSharing(t *testing.T) {
+	for _, c := range []struct {
+		of                  sharing
+		both, smaller, jain float64
+	}{{sharing{0.5, 0.5}, 1, 0.5, 1}, {sharing{0.3, 0.6}, 0.9, 0.3, 0.9}, {sharing{0.6, 0.3}, 0.9, 0.3, 0.9}, {sharing{0.8, 0}, 0.8, 0, 0.5}} {
+		for name, x := range map[string][2]float64{
+			"both": {c.of.both(), c.both}, "smaller": {c.of.smaller(), c.smaller}, "jain": {c.of.jain(), c.jain},
+		} {
+			if math.Abs(x[0]-x[1]) > 1e-9 {
+				t.Errorf("%v: %s: %g, want %g", c.of, name, x[0], x[1])
+			}
+		}
 	}
 }
