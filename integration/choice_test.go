@@ -23,6 +23,7 @@ type flood struct {
 	t     *testing.T
 	conns []*net.TCPConn
 	stop  atomic.Bool
+	sent  [2]atomic.Int64
 	came  [2]atomic.Int64
 	done  chan error
 }
@@ -34,7 +35,9 @@ func newFlood(t *testing.T, client, server *net.TCPConn) *flood {
 		c.SetDeadline(time.Time{})
 		go func() {
 			for !f.stop.Load() {
-				if _, err := c.Write(piece); err != nil {
+				n, err := c.Write(piece)
+				f.sent[i].Add(int64(n))
+				if err != nil {
 					f.done <- err
 					return
 				}
@@ -71,6 +74,28 @@ func (f *flood) read(i int, c net.Conn, piece []byte) error {
 
 // bytes returns how many have come both ways.
 func (f *flood) bytes() int64 { return f.came[0].Load() + f.came[1].Load() }
+
+// finish ends the flood, and fails the test unless all that was sent comes in time.
+func (f *flood) finish(within time.Duration) {
+	f.t.Helper()
+	f.stop.Store(true)
+	late := time.After(within)
+	for range 4 {
+		select {
+		case err := <-f.done:
+			if err != nil {
+				f.t.Error(err)
+			}
+		case <-late:
+			f.t.Fatalf("the rest has not come within %v: sent %d and %d, came %d and %d", within, f.sent[0].Load(), f.sent[1].Load(), f.came[1].Load(), f.came[0].Load())
+		}
+	}
+	for i := range f.sent {
+		if sent, came := f.sent[i].Load(), f.came[1-i].Load(); sent != came {
+			f.t.Errorf("site %d has sent %d bytes, of which %d came", i, sent, came)
+		}
+	}
+}
 
 // abandon ends the flood, whatever is still on its way.
 func (f *flood) abandon() {
@@ -144,8 +169,8 @@ var lossy = wansim.Link{Rate: 10e6 / 8, Delay: 80 * time.Millisecond, Loss: 0.01
 const choiceWithin = 6 * time.Minute
 
 // Over a link that loses packets, sites whose kernel has another congestion control than BBR choose datagrams for their
-// bulk by themselves. Datagrams that are cut in mid-run, or become slow, give way to TLS, and return. The connections
-// under way lose nothing by it, and the log, the metrics and the status say each change.
+// bulk by themselves. Datagrams that are cut in mid-run, or become slow, give way to TLS, and return once they are no
+// longer cut. The connections under way lose nothing by it, and the log, the metrics and the status say each change.
 func TestCarrierIsChosen(t *testing.T) {
 	t.Parallel()
 	w := newWAN(t, 2, lossy)
@@ -178,7 +203,7 @@ func TestCarrierIsChosen(t *testing.T) {
 			t.Errorf("%s: no log says so", c.name)
 		}
 		lift()
-		if c.reason == "throttled" { // tried again after ten minutes, and TLS would take as long to carry all that waits
+		if c.reason == "throttled" { // TestThrottledDatagramsReturn goes on
 			f.abandon()
 			break
 		}
@@ -186,4 +211,47 @@ func TestCarrierIsChosen(t *testing.T) {
 		awaitChoice(t, ps, tunnel.CarrierDTLS, "faster", choiceWithin)
 		t.Logf("%s: datagrams returned %v after they were free again", c.name, time.Since(began).Round(time.Second))
 	}
+}
+
+// Datagrams that have been chosen become slow in mid-run, since the network throttles UDP and not TCP. TLS takes over,
+// and a minute after that datagrams are tried again: the throttle is gone by then, and they stay. All that was sent
+// both ways comes, unaltered and in order.
+func TestThrottledDatagramsReturn(t *testing.T) {
+	t.Parallel()
+	w := newWAN(t, 2, lossy)
+	ps := startProxies(t, w, testbed.Config{Carrier: tunnel.CarrierAuto, Congestion: "cubic"})
+	client, server := connect(t, w.Sites[0], w.Sites[1], w.Sites[1].Addr)
+	f := newFlood(t, client, server)
+	rate := func(d time.Duration) float64 {
+		at, began := f.bytes(), time.Now()
+		time.Sleep(d)
+		return float64(f.bytes()-at) * 8 / 1e6 / time.Since(began).Seconds()
+	}
+	began := time.Now()
+	before := rate(5 * time.Second)
+	awaitChoice(t, ps, tunnel.CarrierDTLS, "faster", choiceWithin)
+	first := time.Since(began)
+	fast := rate(65 * time.Second) // datagrams that were faster for a minute are tried again after a minute
+	if !chosen(t, ps, tunnel.CarrierDTLS, "faster") {
+		t.Fatal("datagrams were not kept on a path that treats them well")
+	}
+	lift := filter(t, w.Sites[0], slowUDP)
+	began = time.Now()
+	awaitChoice(t, ps, tunnel.CarrierTLS, "throttled", choiceWithin)
+	gone := time.Since(began)
+	slow := rate(10 * time.Second)
+	if slow == 0 {
+		t.Error("TLS has carried nothing in the 10 s after datagrams had to go")
+	}
+	lift()
+	began = time.Now()
+	awaitChoice(t, ps, tunnel.CarrierDTLS, "faster", choiceWithin)
+	back := time.Since(began)
+	again := rate(10 * time.Second)
+	t.Logf("TLS carried %.1f Mbit/s both ways, datagrams were chosen after %v and carried %.1f, TLS took over after %v and carried %.1f, datagrams were back %v after they were free again and carried %.1f",
+		before, first.Round(100*time.Millisecond), fast, gone.Round(100*time.Millisecond), slow, back.Round(100*time.Millisecond), again)
+	if again < fast/2 {
+		t.Errorf("%.1f Mbit/s over datagrams after the return, %.1f before the throttle", again, fast)
+	}
+	f.finish(2 * time.Minute)
 }

@@ -18,6 +18,11 @@ const (
 	choiceAgain   = 10 * time.Minute // until datagrams are tried again that carried no more, doubled each time
 	choiceBlocked = time.Minute      // until datagrams are tried again that did not get through, doubled each time
 	maxChoice     = 2 * time.Hour
+
+	// choiceHeld is how long datagrams must have been faster for the wait choiceBlocked once they become slow. Then
+	// they gain more than they lose, though that happens again and again: they carry a fifth more than TLS for a
+	// minute, which is 12 s of TLS, and TLS takes over after 5 s of slow bulk.
+	choiceHeld = time.Minute
 )
 
 // An observation has the figures of a second of bulk to a peer.
@@ -117,14 +122,22 @@ func (c *choice) overTLS(now time.Time, o observation, mean float64) {
 func (c *choice) overDatagrams(now time.Time, mean float64) {
 	switch {
 	case c.trying && mean < choiceBetter*c.tls:
-		c.postpone(now, choiceAgain)
+		first := choiceAgain
+		if c.wait > 0 { // they were faster before they were blocked, or became slow: the wait is doubled
+			first = choiceBlocked
+		}
+		c.postpone(now, first)
 		c.use(now, false, "slower", "datagrams carry %s, TLS %s", megabits(mean), megabits(c.tls))
 	case c.trying:
 		c.wait = 0
 		c.use(now, true, "faster", "datagrams carry %s, TLS %s", megabits(mean), megabits(c.tls))
 		c.ignore = 0
 	case mean < choiceWorse*c.tls:
-		c.postpone(now, choiceAgain)
+		wait := choiceBlocked
+		if now.Sub(c.since) < choiceHeld {
+			wait = choiceAgain
+		}
+		c.postpone(now, wait)
 		c.use(now, false, "throttled", "datagrams carry only %s now, TLS carried %s", megabits(mean), megabits(c.tls))
 	case now.Sub(c.since) >= choiceReview:
 		c.use(now, false, "review", "review after %v: measure the rate of TLS again", choiceReview)

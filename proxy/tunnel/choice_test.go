@@ -112,6 +112,56 @@ func TestChoiceFollows(t *testing.T) {
 	}
 }
 
+// TestThrottledDatagramsReturn: datagrams that became slow after they had been faster for a minute are tried again a
+// minute later, and after longer and longer waits while they stay slow. Datagrams that were faster for less than that
+// wait ten minutes.
+func TestThrottledDatagramsReturn(t *testing.T) {
+	const fast, slow = 20e6, 0.1e6
+	throttled := func(held int) *chosenPath {
+		p := &chosenPath{now: time.Unix(1e9, 0), tls: 1e6, udp: fast, losses: 0.01}
+		for !p.datagrams || p.trying {
+			p.bulk(1)
+		}
+		p.bulk(held)
+		p.udp = slow
+		for p.datagrams {
+			p.bulk(1)
+		}
+		if p.reason != "throttled" {
+			t.Fatalf("%q: %s", p.reason, p.why)
+		}
+		return p
+	}
+	back := func(p *chosenPath) (seconds int) {
+		for ; !p.datagrams; seconds++ {
+			p.bulk(1)
+		}
+		return seconds
+	}
+	p := throttled(90)
+	p.udp = fast
+	if s := back(p); s < 60 || s > 70 {
+		t.Errorf("tried again after %d s", s)
+	}
+	if p.bulk(choiceIgnored + choiceSeconds); p.reason != "faster" {
+		t.Errorf("%q: %s", p.reason, p.why)
+	}
+	p = throttled(90)
+	for _, want := range []int{60, 120, 240, 480} {
+		if s := back(p); s < want || s > want+10 {
+			t.Errorf("tried again after %d s, want %d", s, want)
+		}
+		if p.bulk(choiceIgnored + choiceSeconds); p.reason != "slower" {
+			t.Errorf("%q: %s", p.reason, p.why)
+		}
+	}
+	p = throttled(20)
+	p.udp = fast
+	if s := back(p); s < 600 || s > 610 {
+		t.Errorf("datagrams that were faster for 20 s are tried again after %d s", s)
+	}
+}
+
 // autoPair returns two sites with carriers of their own, paris dialing tokyo at an address that by makes of the
 // listener's.
 func autoPair(t *testing.T, here, there string, by func(ln net.Listener) string) (paris, tokyo *Endpoint) {
