@@ -13,6 +13,8 @@ const (
 	maxReads = 8
 )
 
+const maxTogether = maxReads // reads whose datagrams Next has be valid together
+
 // A batch reads a socket, by several reads in one call. They become more while datagrams come faster than the calls
 // take them, and fewer again once calls bring few. A connection on which nothing comes any more keeps the buffers that
 // it has.
@@ -65,6 +67,16 @@ func (b *batch) take(s *socket) (data, oob []byte, from netip.AddrPort, err erro
 		from = a.AddrPort()
 	}
 	return m.Buffers[0][:m.N], m.OOB[:m.NN], from, nil
+}
+
+// waiting reports whether take returns datagrams for the layer above at once.
+func (b *batch) waiting() bool {
+	if b.next == b.filled {
+		return false
+	}
+	m := &b.reads[b.next]
+	_, ours := parseMessage(m.Buffers[0][:m.N])
+	return m.N > 0 && !ours
 }
 
 // keep gives the buffer of the read that take has returned last to the caller.

@@ -2,6 +2,10 @@ package udp
 
 import "time"
 
+// Strays reports whether the datagram that Next has returned last came from another address than the connection has, so
+// that Arrived counts.
+func (c *Conn) Strays() bool { return c.now.path != nil }
+
 // Arrived tells an accepted connection that the datagram that Next has returned last holds an authentic record. newest:
 // none that was sealed later has come before. If it came from another address than the connection has, the connection
 // checks that address: RFC 9146, section 6. The reader must call it.

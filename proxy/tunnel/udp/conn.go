@@ -46,8 +46,10 @@ type Conn struct {
 	room   atomic.Int64 // bytes of memory that may wait in queue, before one call's datagrams more
 	filter atomic.Pointer[func(d []byte) bool]
 
-	batch *batch  // dialed: reads the socket
-	now   arrived // that Read has not returned yet
+	batch *batch    // dialed: reads the socket
+	now   arrived   // that Read has not returned yet
+	more  bool      // Next has said so last
+	spent []*buffer // accepted: of datagrams that Next has returned while there were more
 
 	sent, received, datagramsSent, datagramsReceived atomic.Uint64
 }
@@ -58,14 +60,24 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return copy(p, d), err
 }
 
-// Next returns the next datagram that came, and the mark with which it came. more: others have come with it, which a
-// further call returns at once. The caller may change the datagram, which is valid until the next call.
+// Next returns the next datagram that came, and the mark with which it came. more: others have come, which a further
+// call returns at once. The caller may change the datagram, which is valid until the first call after one that has
+// returned more as false: the datagrams of up to maxTogether reads are valid together.
 func (c *Conn) Next() (d []byte, mark Mark, more bool, err error) {
 	if err := c.AwaitFirst(); err != nil {
 		return nil, 0, false, err
 	}
 	d, more = c.now.next()
-	return d, c.now.mark, more, nil
+	c.more = more || c.waiting()
+	return d, c.now.mark, c.more, nil
+}
+
+// waiting reports whether datagrams that came later may be valid together with those of now.
+func (c *Conn) waiting() bool {
+	if c.queue == nil {
+		return c.batch.waiting()
+	}
+	return len(c.queue) > 0 && len(c.spent) < maxTogether-1
 }
 
 // AwaitFirst waits for the next datagram, and leaves it for Next. What ends a Read ends the wait.
@@ -84,8 +96,15 @@ func (c *Conn) AwaitFirst() error {
 func (c *Conn) takeQueued() error {
 	if b := c.now.buffer; b != nil {
 		c.now = arrived{}
-		c.queued.Add(-int64(len(b.data)))
-		b.release()
+		c.spent = append(c.spent, b)
+	}
+	if !c.more {
+		for i, b := range c.spent {
+			c.queued.Add(-int64(len(b.data)))
+			b.release()
+			c.spent[i] = nil
+		}
+		c.spent = c.spent[:0]
 	}
 	select {
 	case c.now = <-c.queue:

@@ -305,3 +305,59 @@ func TestFilter(t *testing.T) {
 		t.Error("of datagrams that came together one is worth a look, and none passes")
 	}
 }
+
+// TestDatagramsAreValidTogether: datagrams of several reads are as they came until the first call of Next after one
+// that says that there are no more, and then their memory is free for others. Next says that there are more only where
+// a further call returns at once.
+func TestDatagramsAreValidTogether(t *testing.T) {
+	client, server := connect(t, listen(t))
+	server.SetRoom(4 << 20)
+	for name, way := range map[string]struct{ from, to *Conn }{"to the server": {client, server}, "to the client": {server, client}} {
+		const reads, each, count = 6, 1000, 20 // of count datagrams
+		together := 0
+		next := byte(0)
+		for until := time.Now().Add(time.Minute); together <= 2*count && time.Now().Before(until); {
+			for i := range reads {
+				var b []byte
+				for j := range count {
+					b = append(b, bytes.Repeat([]byte{next + byte(i*count+j)}, each)...)
+				}
+				if err := way.from.WriteBatch(b, each, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for got := 0; got < reads*count; {
+				var valid [][]byte
+				way.to.SetReadDeadline(time.Now().Add(time.Minute))
+				for more := true; more; {
+					d, _, m, err := way.to.Next()
+					if err != nil {
+						t.Fatalf("%s: datagram %d: %v, behind one that says that more are there: %v", name, got+len(valid), err, len(valid) > 0)
+					}
+					valid, more = append(valid, d), m
+					way.to.SetReadDeadline(time.Unix(1, 0)) // a call that waits fails
+				}
+				for i, d := range valid {
+					if want := bytes.Repeat([]byte{next + byte(got+i)}, each); !bytes.Equal(d, want) {
+						t.Fatalf("%s: datagram %d is %d bytes %x, want %x", name, got+i, len(d), d[0], want[0])
+					}
+				}
+				got, together = got+len(valid), max(together, len(valid))
+			}
+			next += reads * count
+		}
+		if together <= 2*count {
+			t.Errorf("%s: only %d datagrams were valid together", name, together)
+		}
+	}
+	if _, err := client.Write([]byte("last")); err != nil {
+		t.Fatal(err)
+	}
+	server.SetReadDeadline(time.Now().Add(time.Minute))
+	if d, _, more, err := server.Next(); string(d) != "last" || more || err != nil {
+		t.Fatalf("%q, %v, %v", d, more, err)
+	}
+	if n, want := server.queued.Load(), int64(len(server.now.buffer.data)); n != want || len(server.spent) > 0 {
+		t.Errorf("%d bytes are held for a datagram in a buffer of %d, and %d buffers", n, want, len(server.spent))
+	}
+}
