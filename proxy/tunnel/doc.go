@@ -123,7 +123,9 @@
 //	others                   identities, half-open handshakes, a peer's openings and choice, buffers before TLS, the keys and the memory of
 //	                         datagrams: no lock is taken under them
 //
-// Each lock is a type that says its rank (rank.go), by which all tests of the package watch the order.
+// Each lock is a type that says its rank (rank.go), by which all tests of the package watch the order. The workers of
+// dtls_cores.go, which seal and open units of large batches of records for all carriers over datagrams, hold no lock of
+// these, and goroutines may wait for them under any.
 //
 // # Files
 //

@@ -367,7 +367,7 @@ func (r routing) Open(d []byte) (m udp.RoutingMessage, ok bool) {
 	if len(d) != r.open.overhead()+len(m) || d[0] != dtlsRouting {
 		return m, false
 	}
-	_, content, _, err := r.open.fresh(d)
+	_, content, _, err := r.open.fresh(d, nil)
 	return m, copy(m[:], content) == len(m) && err == nil
 }
 

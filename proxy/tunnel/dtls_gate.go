@@ -45,7 +45,9 @@ type recordGate struct {
 	mu         gateLock
 	open       *opener // nil: the handshake goes on
 	take       func([]packetCame)
-	came       []packetCame // opened, and not yet handed on
+	opening    openingBatch // records with data that came, not yet opened,
+	marks      []udp.Mark   // and the mark of each
+	came       []packetCame // opened before them, and not yet handed on
 	early      []packetCame // records that came before open was there, in memory of their own
 	earlyBytes int
 }
@@ -117,8 +119,24 @@ func (g *recordGate) SetReadDeadline(t time.Time) error {
 	return g.Conn.SetReadDeadline(t)
 }
 
-// handOn hands the opened packets on. The lock is held.
+// handOn opens the records that came, and hands all packets on. The lock is held.
 func (g *recordGate) handOn() {
+	g.openWaiting(g.handOnOpened)
+	g.handOnOpened()
+}
+
+// openWaiting opens the records that came, and calls done several times meanwhile. The lock is held.
+func (g *recordGate) openWaiting(done func()) {
+	g.opening.each(g.open, func(i int, kind byte, content []byte) {
+		if kind == dtlsData {
+			g.came = append(g.came, packetCame{content, g.marks[i]})
+		}
+	}, done)
+	g.marks = g.marks[:0]
+}
+
+// handOnOpened hands the opened packets on. The lock is held.
+func (g *recordGate) handOnOpened() {
 	if len(g.came) > 0 {
 		g.take(g.came)
 		g.came = g.came[:0]
@@ -173,6 +191,14 @@ func (g *recordGate) underKey(r []byte, mark udp.Mark) (forPion []byte) {
 	if g.open == nil {
 		return g.beforeOpen(r, mark)
 	}
+	if g.mayWait(r) {
+		g.marks = append(g.marks, mark)
+		if g.opening.add(g.open, r); g.opening.full() {
+			g.handOn()
+		}
+		return nil
+	}
+	g.openWaiting(func() {})
 	var control []byte
 	if r[0] == dtlsWithID && len(r) <= maxControl { // its type is encrypted, and pion opens it by itself
 		control = append(make([]byte, 0, maxControl), r...)
@@ -185,6 +211,13 @@ func (g *recordGate) underKey(r []byte, mark udp.Mark) (forPion []byte) {
 		return g.form.plain(control, kind)
 	}
 	return nil
+}
+
+// mayWait reports whether a record under the key may wait to be opened together with others: it can have nothing but
+// data, and nothing depends on it.
+func (g *recordGate) mayWait(r []byte) bool {
+	data := r[0] == dtlsData || r[0] == dtlsWithID && len(r) > maxControl
+	return data && g.settled.Load() && (g.Conn == nil || !g.Conn.Strays())
 }
 
 // beforeOpen is underKey before openBy. Data that comes so early waits.
@@ -213,7 +246,7 @@ func (g *recordGate) beforeOpen(r []byte, mark udp.Mark) (forPion []byte) {
 // openRecord opens a record under the key, once, and returns its type, 0 if it is not authentic. Data is handed on. The
 // lock is held.
 func (g *recordGate) openRecord(r []byte, mark udp.Mark) (kind byte, newest bool) {
-	kind, content, newest, err := g.open.fresh(r)
+	kind, content, newest, err := g.open.fresh(r, nil)
 	if err != nil {
 		return 0, false
 	}

@@ -401,7 +401,7 @@ func TestOddRecordsOfThePeer(t *testing.T) {
 		sealed(t, w.seal, dtlsRouting, "\x00a long cookie"), sealed(t, w.seal, dtlsRouting, "\x63ninebytes"[:9]), sealed(t, w.seal, 99, "hello"),
 		sealed(t, w.seal, dtlsWithID, "hello"), sealed(t, w.seal, dtlsCipherSpec, "\x01"), sealed(t, w.seal, dtlsHandshake, "hello"),
 	} {
-		if _, err := w.conn.Write(b); err != nil {
+		if _, err := w.conn.(*udp.Conn).Write(b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -418,7 +418,7 @@ func TestOddRecordsOfThePeer(t *testing.T) {
 	if m, ok := prove.Open(bytes.Clone(data)); ok {
 		t.Errorf("data reads as %x", m)
 	}
-	if _, _, _, err := near.open.fresh(data); err != nil {
+	if _, _, _, err := near.open.fresh(data, nil); err != nil {
 		t.Errorf("data that was taken for a routing message is lost: %v", err)
 	}
 }
@@ -650,6 +650,7 @@ func testForgedRecordsAreFewDecrypted(t *testing.T, connection []byte) {
 		if n, err := g.admit(p, b, 0); n != 0 || err != nil {
 			t.Fatalf("%d bytes of a forged record pass, %v", n, err)
 		}
+		g.handOn()
 		return worth, g.open.refused() - before
 	}
 	const epoch, now = dataEpoch << 48, maxAhead

@@ -134,8 +134,8 @@ type recordScratch struct {
 	data  [dtlsHeader + 10 + roomForID]byte
 }
 
-// A sealer gives records their numbers and encrypts them. No two have the same number, whoever has made them, because a
-// number is taken nowhere else, under the same lock as the nonce is made of it.
+// A sealer gives records their numbers and encrypts them. No two have the same number, whoever has made them, because
+// numbers are given nowhere else, under one lock, and each record is encrypted once.
 type sealer struct {
 	recordForm
 	mu      innermostLock
@@ -158,20 +158,43 @@ func (s *sealer) record(kind byte, b []byte) (sealed []byte, err error) {
 	return sealed, nil
 }
 
+// number gives a record its number, and does all of record but the encryption: encrypt must follow, once.
+func (s *sealer) number(kind byte, b []byte) (record []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next >= maxSealed {
+		return nil, errWornKey
+	}
+	record = s.prepare(kind, b, s.next)
+	s.next++
+	return record, nil
+}
+
 // sealAs is record with a number that was never given before.
 func (s *sealer) sealAs(kind byte, b []byte, number uint64) (sealed []byte) {
+	return s.encrypt(s.prepare(kind, b, number), &s.scratch)
+}
+
+// prepare writes all of a record that is not encrypted yet.
+func (s *sealer) prepare(kind byte, b []byte, number uint64) []byte {
 	header := s.header()
-	content := b[header:]
 	b[0] = kind
 	if len(s.id) > 0 {
 		b[0] = dtlsWithID
 		copy(b[recordLengthAt:], s.id)
-		content = append(content, kind)
+		b = append(b, kind)
 	}
 	b[1], b[2] = 254, 253
 	binary.BigEndian.PutUint64(b[epochAt:], dataEpoch<<48|number)
-	nonce, data := s.secrets(&s.scratch, &s.iv, b, len(content))
-	binary.BigEndian.PutUint16(b[header-2:], uint16(len(content)+suiteTag))
+	binary.BigEndian.PutUint16(b[header-2:], uint16(len(b)-header+suiteTag))
+	return b
+}
+
+// encrypt encrypts a record in place. It may be called concurrently, with a scratch each.
+func (s *sealer) encrypt(b []byte, scratch *recordScratch) (sealed []byte) {
+	header := s.header()
+	content := b[header:]
+	nonce, data := s.secrets(scratch, &s.iv, b, len(content))
 	return b[:header+len(s.aead.Seal(content[:0], nonce, content, data))]
 }
 
@@ -214,8 +237,9 @@ func (o *opener) authentic(b []byte) bool {
 }
 
 // fresh decrypts a record in place, and returns its type and its content, if it comes for the first time: RFC 6347,
-// section 4.1.2.6. newest: no record with a larger number has come.
-func (o *opener) fresh(b []byte) (kind byte, content []byte, newest bool, err error) {
+// section 4.1.2.6. newest: no record with a larger number has come. ahead: what came of decrypting the record ahead;
+// nil: that was not done.
+func (o *opener) fresh(b []byte, ahead *decrypted) (kind byte, content []byte, newest bool, err error) {
 	if !o.plausible(b) {
 		return 0, nil, false, errDTLSRecord
 	}
@@ -225,7 +249,12 @@ func (o *opener) fresh(b []byte) (kind byte, content []byte, newest bool, err er
 	if o.came.has(number) {
 		return 0, nil, false, errReplayed
 	}
-	if kind, content, err = o.open(b); err == nil {
+	if ahead == nil {
+		kind, content, err = o.open(b)
+	} else {
+		kind, content, err = o.judge(ahead)
+	}
+	if err == nil {
 		newest = number >= o.came.next
 		o.came.add(number)
 		o.next.Store(o.came.next)
@@ -238,24 +267,50 @@ func (o *opener) open(b []byte) (kind byte, content []byte, err error) {
 	if o.forged >= maxForged {
 		return 0, nil, errWornKey
 	}
+	ahead := o.decrypt(b, &o.scratch)
+	return o.judge(&ahead)
+}
+
+// A decrypted is what came of decrypting a record.
+type decrypted struct {
+	kind    byte
+	content []byte
+	err     error
+	forged  bool // the record was decrypted, and is not authentic
+}
+
+// decrypt decrypts a record in place. It notes nothing: judge must follow. It may be called concurrently, with a
+// scratch each.
+func (o *opener) decrypt(b []byte, scratch *recordScratch) decrypted {
 	if len(b) < o.overhead() || !o.has(b) || binary.BigEndian.Uint16(b[epochAt:]) != dataEpoch {
-		return 0, nil, errDTLSRecord
+		return decrypted{err: errDTLSRecord}
 	}
-	content = b[o.header():]
-	nonce, data := o.secrets(&o.scratch, &o.iv, b, len(content)-suiteTag)
-	if content, err = o.aead.Open(content[:0], nonce, content, data); err != nil {
-		o.forged++
-		return 0, nil, errDTLSRecord
+	content := b[o.header():]
+	nonce, data := o.secrets(scratch, &o.iv, b, len(content)-suiteTag)
+	content, err := o.aead.Open(content[:0], nonce, content, data)
+	if err != nil {
+		return decrypted{err: errDTLSRecord, forged: true}
 	}
 	if len(o.id) == 0 {
-		return b[0], content, nil
+		return decrypted{kind: b[0], content: content}
 	}
 	content = bytes.TrimRight(content, "\x00") // padding: RFC 9146, section 4
 	if len(content) == 0 {
-		return 0, nil, errDTLSRecord
+		return decrypted{err: errDTLSRecord}
 	}
 	last := len(content) - 1
-	return content[last], content[:last], nil
+	return decrypted{kind: content[last], content: content[:last]}
+}
+
+// judge counts what came of decrypting a record, and returns its type and its content. The lock is held.
+func (o *opener) judge(d *decrypted) (kind byte, content []byte, err error) {
+	if o.forged >= maxForged {
+		return 0, nil, errWornKey
+	}
+	if d.forged {
+		o.forged++
+	}
+	return d.kind, d.content, d.err
 }
 
 // refused returns how many records were not authentic.
