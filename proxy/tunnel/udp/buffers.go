@@ -42,6 +42,15 @@ type arrived struct {
 	path   *path // by which they came; nil: by the connection's own
 }
 
+// newArrived returns the datagrams that one read has brought, with the control messages oob.
+func newArrived(data, oob []byte) (a arrived) {
+	a.rest = data
+	if a.each, a.mark = arrival(oob); a.each <= 0 {
+		a.each = max(len(data), 1)
+	}
+	return a
+}
+
 // A path is the address of the dialing side from which datagrams come, and the control message by which datagrams to it
 // leave from the address of this host to which they came; nil: the kernel chooses that.
 type path struct {
@@ -54,6 +63,15 @@ func (a *arrived) next() (d []byte, more bool) {
 	d = a.rest[:min(a.each, len(a.rest))]
 	a.rest = a.rest[len(d):]
 	return d, len(a.rest) > 0
+}
+
+// some reports whether is holds for one of the datagrams. It ends with the first error.
+func (a arrived) some(is func(d []byte) (bool, error)) (ok bool, err error) {
+	for len(a.rest) > 0 && !ok && err == nil {
+		d, _ := a.next()
+		ok, err = is(d)
+	}
+	return ok, err
 }
 
 // count returns how many datagrams there are.

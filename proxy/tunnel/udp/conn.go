@@ -134,19 +134,25 @@ func (c *Conn) readSocket() error {
 		if err != nil {
 			return err
 		}
-		if len(data) == 0 {
+		c.now = newArrived(data, oob)
+		if c.takeMessages(&c.now); len(c.now.rest) == 0 {
 			continue
-		}
-		if m, ok := parseMessage(data); ok { // a late welcome, or the listener does not know the connection
-			c.isGone(&m)
-			continue
-		}
-		c.now = arrived{rest: data}
-		if c.now.each, c.now.mark = arrival(oob); c.now.each <= 0 {
-			c.now.each = len(data)
 		}
 		c.count(&c.now)
 		return nil
+	}
+}
+
+// takeMessages takes the messages that datagrams begin with: late welcomes, or the listener does not know the
+// connection. It may have answered many records at once, so that its messages come together.
+func (c *Conn) takeMessages(a *arrived) {
+	for behind := *a; len(behind.rest) > 0; *a = behind {
+		d, _ := behind.next()
+		m, ok := parseMessage(d)
+		if !ok {
+			return
+		}
+		c.isGone(&m)
 	}
 }
 

@@ -23,11 +23,12 @@ func connected(ctx context.Context, address string, buffers func(fd int) error) 
 	return newSocket(u, buffers), u.RemoteAddr().(*net.UDPAddr).AddrPort(), nil
 }
 
-// ask sends the datagram that question returns, and sends it again until done says that a datagram answers it.
+// ask sends the datagram that question returns, and the next one that it returns, until done says that a datagram
+// answers it. The kernel may have joined several datagrams that came.
 func (s *socket) ask(ctx context.Context, question func() ([]byte, error), done func(answer []byte) (bool, error)) error {
 	stop := context.AfterFunc(ctx, func() { s.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	b := make([]byte, maxDatagram)
+	b, oob := make([]byte, maxDatagram), make([]byte, oobBuffer)
 	for wait := askEvery; ; wait = wait * 3 / 2 {
 		d, err := question()
 		if err != nil {
@@ -41,14 +42,14 @@ func (s *socket) ask(ctx context.Context, question func() ([]byte, error), done 
 			if ctx.Err() != nil {
 				return fmt.Errorf("no answer: %w", context.Cause(ctx))
 			}
-			n, err := s.UDPConn.Read(b)
+			n, controls, _, _, err := s.ReadMsgUDPAddrPort(b, oob)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				break
 			}
 			if err != nil {
 				return err
 			}
-			answered, err := done(b[:n])
+			answered, err := newArrived(b[:n], oob[:controls]).some(done)
 			if err != nil {
 				return err
 			}

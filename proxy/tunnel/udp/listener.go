@@ -101,10 +101,7 @@ func (l *Listener) serve() {
 			continue
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		a := arrived{rest: data}
-		if a.each, a.mark = arrival(oob); a.each <= 0 {
-			a.each = max(len(data), 1)
-		}
+		a := newArrived(data, oob)
 		if c := l.whose(from, &a); c != nil {
 			if len(data) > buffers[1].size {
 				a.buffer = b.keep()

@@ -266,6 +266,46 @@ func TestMovesInDoubt(t *testing.T) {
 	}
 }
 
+// TestMovesKeepTheAskedAddress: after a move too, all that a listener on all addresses sends leaves from the address to
+// which the client sends, since the client takes datagrams from no other.
+func TestMovesKeepTheAskedAddress(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
+		t.Run(address, func(t *testing.T) {
+			l, err := Listen(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			c, err := Dial(ctx, fmt.Sprintf("127.0.0.2:%d", l.Addr().(*net.UDPAddr).Port)) // the kernel would answer from 127.0.0.1
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			accepted, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer accepted.Close()
+			client, server := newEnd(c, "secret", c.ID(), nil), newEnd(accepted.(*Conn), "secret", nil, c.ID())
+			brings(t, client, server, "before")
+			rebind(t, client.Conn)
+			for len(server.moves) == 0 {
+				client.say("from another port")
+				<-server.came
+				time.Sleep(10 * time.Millisecond)
+			}
+			brings(t, server, client, "after a NAT's change")
+			time.Sleep(moveEvery)
+			client.Doubt()
+			client.moved(t)
+			brings(t, client, server, "from a new socket")
+			brings(t, server, client, "to a new socket")
+		})
+	}
+}
+
 // TestWriteFailsBesideMove: a write that fails while a move has the next socket taken waits for it, and not each for
 // the other.
 func TestWriteFailsBesideMove(t *testing.T) {
