@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
 // A nat relays datagrams between the clients that send to it and one server, to each client from an address and a port
@@ -20,6 +22,7 @@ type nat struct {
 	closed atomic.Bool
 
 	mu       sync.Mutex
+	passes   func(b []byte) bool // sees each datagram of a client's, and says whether it passes; nil: each does
 	mappings map[string]*net.UDPConn
 	made     int
 }
@@ -71,8 +74,9 @@ func (n *nat) serve() {
 				}
 			}()
 		}
+		passes := n.passes
 		n.mu.Unlock()
-		if m != nil {
+		if m != nil && (passes == nil || passes(b[:k])) {
 			m.Write(b[:k])
 		}
 	}
@@ -162,6 +166,120 @@ func TestNATForgets(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	}
+}
+
+// TestOnlyTheClientMovesACarrier: records of the dialing side that an attacker brings from another address do not move
+// a carrier while the dialing side goes on: neither the ones that have come before, nor one that was held back and is
+// not the newest, nor the newest one, since the attacker cannot answer the challenge. When the dialing side's own
+// address changes, the carrier moves, and data passes in both directions.
+func TestOnlyTheClientMovesACarrier(t *testing.T) {
+	var between *nat
+	var mu sync.Mutex
+	var seen [][]byte
+	var held []byte // the next one that carries a connection id
+	holds := false
+	near, far := dtlsPairBy(t, func(address string) string {
+		between = newNAT(t, address)
+		between.mu.Lock()
+		defer between.mu.Unlock()
+		between.passes = func(b []byte) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case b[0] < dtlsCipherSpec: // of the connection's beginning: a listener answers everybody
+			case holds && b[0] == dtlsWithID:
+				held, holds = bytes.Clone(b), false
+				return false
+			default:
+				seen = append(seen, bytes.Clone(b))
+			}
+			return true
+		}
+		return between.inside.LocalAddr().String()
+	})
+	attacker, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 77)}, between.server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer attacker.Close()
+	answers := func() (n int, longest int) { // to the attacker
+		b := make([]byte, 64<<10)
+		for attacker.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); ; n++ {
+			k, err := attacker.Read(b)
+			if err != nil {
+				return n, longest
+			}
+			longest = max(longest, k)
+		}
+	}
+	at := func() string { return far.mover.(*udp.Conn).RemoteAddr().String() }
+	goesOn := func(text string) {
+		t.Helper()
+		passes(t, near, far, text+", there")
+		passes(t, far, near, text+", and back")
+	}
+	goesOn("before")
+	home := at()
+	ignored := func(what string, all ...[]byte) {
+		t.Helper()
+		for _, b := range all {
+			if _, err := attacker.Write(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, longest := answers(); n > 0 {
+			t.Errorf("%d datagrams, of %d bytes at most, answer %s", n, longest, what)
+		}
+		if now := at(); now != home {
+			t.Fatalf("%s moves the carrier from %v to %v", what, home, now)
+		}
+		goesOn("after " + what)
+	}
+	mu.Lock()
+	all := seen
+	mu.Unlock()
+	ignored("all that has come before", all...)
+	hold := func() []byte {
+		mu.Lock()
+		holds = true
+		mu.Unlock()
+		goesOn("one is lost")
+		mu.Lock()
+		defer mu.Unlock()
+		return held
+	}
+	ignored("a record that was held back", hold())
+	challenges, longest := 0, 0
+	for end := time.Now().Add(time.Minute); challenges == 0; { // a later one may come before it
+		if time.Now().After(end) {
+			t.Fatal("the newest record is not answered")
+		}
+		newest := sealed(t, near.writer.(*sealedWriter).seal, 99, "")
+		if _, err := attacker.Write(newest); err != nil {
+			t.Fatal(err)
+		}
+		if challenges, longest = answers(); longest > len(newest)+len(udp.RoutingMessage{}) {
+			t.Errorf("%d bytes answer %d", longest, len(newest))
+		}
+		goesOn("after the newest record")
+	}
+	if challenges != 1 || at() != home {
+		t.Errorf("%d challenges answer the newest record, and the carrier is at %v, before at %v", challenges, at(), home)
+	}
+
+	between.forget()
+	for end := time.Now().Add(time.Minute); at() == home; goesOn("from another address") {
+		if time.Now().After(end) {
+			t.Fatal("the carrier does not move with its dialing side")
+		}
+	}
+	between.mu.Lock()
+	made := between.made
+	between.mu.Unlock()
+	if host, _, _ := net.SplitHostPort(at()); made != 2 || host != "127.0.0.2" {
+		t.Errorf("the carrier has moved to %v, which is not the second of %d addresses", at(), made)
+	}
+	goesOn("in the end")
 }
 
 // TestNATForgetsAReader: the site that only receives notices by itself that the NAT has forgotten it.
