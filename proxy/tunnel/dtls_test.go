@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -659,6 +660,78 @@ func TestEndOfHandshakeIsLost(t *testing.T) {
 	if _, err := io.ReadFull(far, make([]byte, len(record))); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestEndOfHandshakeOvertakes: a handshake succeeds, and data that follows it arrives, though at either end the records
+// under the key, of which the dialing side's carry the connection's id, come before the messages that make the keys.
+func TestEndOfHandshakeOvertakes(t *testing.T) {
+	var overtakes atomic.Bool
+	near, far := dtlsPairBy(t, func(address string) string {
+		relay, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := net.Dial("udp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { relay.Close(); server.Close() })
+		var client atomic.Pointer[netip.AddrPort]
+		go func() {
+			b := make([]byte, 64<<10)
+			for {
+				n, from, err := relay.ReadFromUDPAddrPort(b)
+				if err != nil {
+					return
+				}
+				client.Store(&from)
+				keyed, others := apart(b[:n])
+				if len(keyed) > 0 && len(others) > 0 {
+					overtakes.Store(true)
+				}
+				for _, d := range append(keyed, others...) {
+					server.Write(d)
+				}
+			}
+		}()
+		go func() {
+			b := make([]byte, 64<<10)
+			for {
+				n, err := server.Read(b)
+				if err != nil {
+					return
+				}
+				keyed, others := apart(b[:n])
+				for _, d := range append(keyed, others...) {
+					relay.WriteToUDPAddrPort(d, *client.Load())
+				}
+			}
+		}()
+		return relay.LocalAddr().String()
+	})
+	if !overtakes.Load() {
+		t.Error("no record under the key was beside others: the test shows nothing")
+	}
+	passes(t, near, far, "there")
+	passes(t, far, near, "and back")
+}
+
+// apart returns the records of a datagram that are under a key, and the others, or a message of package udp.
+func apart(b []byte) (keyed, others [][]byte) {
+	form := recordForm{id: make([]byte, udp.IDLen)}
+	for len(b) > 0 {
+		length := len(b)
+		if b[0] >= dtlsCipherSpec {
+			length = min(form.length(b), length)
+		}
+		if length >= dtlsHeader && b[0] >= dtlsCipherSpec && b[epochAt+1] == dataEpoch {
+			keyed = append(keyed, b[:length])
+		} else {
+			others = append(others, b[:length])
+		}
+		b = b[length:]
+	}
+	return keyed, others
 }
 
 // TestRecordsInClearEndNothing: records that anybody can send under the peer's address leave a carrier as it is.
