@@ -7,15 +7,19 @@ import "time"
 func (c *Conn) Strays() bool { return c.now.path != nil }
 
 // Arrived tells an accepted connection that the datagram that Next has returned last holds an authentic record. newest:
-// none that was sealed later has come before. If it came from another address than the connection has, the connection
-// checks that address: RFC 9146, section 6. The reader must call it.
+// none that was sealed later has come before. If the newest one came from another address than the connection has, the
+// connection checks that address: RFC 9146, section 6. If it came from the connection's own address, the peer is still
+// there, and the connection's checks of other addresses end. The reader must call it.
 func (c *Conn) Arrived(newest bool) {
 	p := c.now.path
-	if p == nil || !newest || p.far == *c.remote.Load() {
-		return
-	}
-	if m, ok := c.moving.challenge(p, time.Now()); ok {
-		c.tell(m, p)
+	switch {
+	case !newest:
+	case p == nil || p.far == *c.remote.Load():
+		c.moving.stays()
+	default:
+		if m, ok := c.moving.challenge(p.far, time.Now()); ok {
+			c.tell(m, p)
+		}
 	}
 }
 

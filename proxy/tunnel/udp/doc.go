@@ -27,9 +27,10 @@
 //
 //	gone            server to client   in clear: the connection id
 //
-// A host on the path can forge that, and bring the newest record from its own address and relay the check, as it can
-// relay all datagrams: the first makes the client dial a further connection at most, and the second ends with the next
-// record that comes from the client itself.
+// A host on the path can forge that, which makes the client dial a further connection at most. It can also bring the
+// client's records from its own address and relay the check. For that each record must arrive before the client's own
+// copy from the challenge to the response, since the newest record from the connection's own address ends all checks;
+// and the connection moves back, half a second later at the earliest, once a record of the client's own arrives first.
 //
 // Each message in clear begins with four bytes: 1 to 5, 'g', 'p' and a version, 2. Their first byte is none with which
 // DTLS begins (RFC 7983). A client asks again until it has an answer. Then the datagrams of both sides go to the layer

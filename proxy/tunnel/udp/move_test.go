@@ -436,6 +436,14 @@ func TestOnlyThePeerMoves(t *testing.T) {
 	client.Write(client.prover.record(macRouting, string(m[:])))
 	brings(t, client, server, "from where it was")
 	stays("the right answer from the connection's own address")
+	attacker.Write(client.prover.record(macRouting, string(m[:])))
+	if b := told(); len(b) == 0 { // of a record that was the newest once more
+		t.Error("the attacker is not challenged again")
+	} else if challenge = b; bytes.Equal(challenge[13:13+routingLen], m[:]) {
+		t.Error("the challenge is the same")
+	}
+	stays("an answer after which the client was heard at its own address")
+	m = RoutingMessage(challenge[13 : 13+routingLen]).answer()
 	m[3]++
 	attacker.Write(client.prover.record(macRouting, string(m[:])))
 	told()
@@ -485,31 +493,70 @@ func TestMovesAreFew(t *testing.T) {
 	m.allow(&macProver{}, func(bool) {})
 	now, challenges := time.Now(), 0
 	for i := range 1000 {
-		p := &path{far: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(1+i))}
-		if _, ok := m.challenge(p, now.Add(time.Duration(i)*time.Millisecond)); ok {
+		far := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(1+i))
+		if _, ok := m.challenge(far, now.Add(time.Duration(i)*time.Millisecond)); ok {
 			challenges++
 		}
 	}
 	if limit := int(time.Second / checkEvery); challenges != limit {
 		t.Errorf("%d challenges in a second, want %d", challenges, limit)
 	}
-	p := &path{far: netip.MustParseAddrPort("127.0.0.1:7")}
-	c, ok := m.challenge(p, now.Add(time.Minute))
-	if again, _ := m.challenge(p, now.Add(2*time.Minute)); !ok || again != c {
+	if len(m.checks) != maxChecks {
+		t.Errorf("%d checks are kept, want %d", len(m.checks), maxChecks)
+	}
+	far := netip.MustParseAddrPort("127.0.0.1:7")
+	c, ok := m.challenge(far, now.Add(time.Minute))
+	if again, _ := m.challenge(far, now.Add(2*time.Minute)); !ok || again != c {
 		t.Error("a repeated challenge has another cookie, so that a late answer does not count")
 	}
-	if m.passed(c, p.far) || !m.passed(c.answer(), p.far) || m.passed(c.answer(), p.far) {
+	if m.passed(c, far) || !m.passed(c.answer(), far) || m.passed(c.answer(), far) {
 		t.Error("want an answer to count once, and a challenge not at all")
 	}
-	m.check.sent = time.Time{}
-	if _, ok := m.challenge(p, time.Now()); ok {
+	m.checked = time.Time{}
+	if _, ok := m.challenge(far, time.Now()); ok {
 		t.Error("a connection that has just moved is challenged again at once")
 	}
-	if _, ok := m.challenge(p, time.Now().Add(moveEvery)); !ok {
+	if _, ok := m.challenge(far, time.Now().Add(moveEvery)); !ok {
 		t.Error("a connection that has moved is never challenged again")
 	}
-	if _, ok := new(moving).challenge(p, now); ok {
+	if _, ok := new(moving).challenge(far, now); ok {
 		t.Error("a connection without a key is challenged")
+	}
+}
+
+// TestChecksStandSideBySide: a check of the peer's new address goes on while somebody brings records of the peer's from
+// other addresses. One that succeeds ends the others, and so does the newest record from the connection's own address.
+func TestChecksStandSideBySide(t *testing.T) {
+	var m moving
+	m.allow(&macProver{}, func(bool) {})
+	now := time.Now()
+	at := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(1+i))
+	}
+	all := func() (c [maxChecks]RoutingMessage) {
+		for i := range c {
+			now = now.Add(moveEvery)
+			c[i], _ = m.challenge(at(i), now)
+		}
+		return c
+	}
+	c := all()
+	for i := range c {
+		if m.passed(c[i].answer(), at(i+1)) {
+			t.Errorf("the answer to challenge %d counts for another address", i)
+		}
+	}
+	if !m.passed(c[0].answer(), at(0)) {
+		t.Error("later checks have ended the first one")
+	}
+	if m.passed(c[1].answer(), at(1)) {
+		t.Error("the connection moves twice at once")
+	}
+	now = time.Now()
+	c = all()
+	m.stays()
+	if m.passed(c[0].answer(), at(0)) {
+		t.Error("the connection moves though its peer is heard at its own address")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -13,6 +14,7 @@ var errUnproved = errors.New("the connection has no key yet")
 const (
 	moveEvery  = 500 * time.Millisecond // attempts begin, and a listener's connection moves, at most so often
 	checkEvery = 100 * time.Millisecond // challenges of one connection leave at most so often
+	maxChecks  = 8                      // of one connection: an attacker's address must not displace the peer's at once
 	goneAfter  = 200 * time.Millisecond // without an authentic datagram, before one in clear counts that says that the connection is not known
 )
 
@@ -33,7 +35,9 @@ type moving struct {
 	cancel context.CancelFunc
 
 	// Of a connection that was accepted.
-	check check
+	checks   []check     // the oldest first
+	checking atomic.Bool // there are some
+	checked  time.Time   // when a challenge last left
 }
 
 // begin lets a connection that was dialed make attempts.
@@ -81,29 +85,53 @@ func (m *moving) open(d []byte) (r RoutingMessage, ok bool) {
 	return p.Open(d)
 }
 
-// challenge returns the message that checks a path, if it is to leave now.
-func (m *moving) challenge(p *path, now time.Time) (r RoutingMessage, ok bool) {
+// challenge returns the message that checks an address, if it is to leave now.
+func (m *moving) challenge(far netip.AddrPort, now time.Time) (r RoutingMessage, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.prover == nil || now.Sub(m.check.sent) < checkEvery || now.Sub(m.began) < moveEvery {
+	if m.prover == nil || now.Sub(m.checked) < checkEvery || now.Sub(m.began) < moveEvery {
 		return r, false
 	}
-	if m.check.path.far != p.far {
-		m.check.path, m.check.challenge = *p, newChallenge()
+	m.checked = now
+	if at := slices.IndexFunc(m.checks, func(c check) bool { return c.far == far }); at >= 0 {
+		return m.checks[at].challenge, true
 	}
-	m.check.sent = now
-	return m.check.challenge, true
+	if len(m.checks) == maxChecks {
+		m.checks = slices.Delete(m.checks, 0, 1)
+	}
+	r = newChallenge()
+	m.checks = append(m.checks, check{far, r})
+	m.checking.Store(true)
+	return r, true
 }
 
-// passed reports whether a message answers the challenge that has left to an address. That counts once.
+// passed reports whether a message answers a challenge that has left to an address. That counts once, and ends all
+// checks.
 func (m *moving) passed(r RoutingMessage, far netip.AddrPort) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.check.path.far != far || r != m.check.challenge.answer() {
+	if !slices.ContainsFunc(m.checks, func(c check) bool { return c.far == far && c.challenge.answer() == r }) {
 		return false
 	}
-	m.check.path, m.began = path{}, time.Now()
+	m.endChecks()
+	m.began = time.Now()
 	return true
+}
+
+// stays ends the checks, since the newest record has come from the connection's own address.
+func (m *moving) stays() {
+	if !m.checking.Load() { // as nearly always
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endChecks()
+}
+
+// endChecks ends the checks. The lock is held.
+func (m *moving) endChecks() {
+	m.checks = nil
+	m.checking.Store(false)
 }
 
 // tellMoved tells the layer above of a move. It does not wait.

@@ -2,7 +2,7 @@ package udp
 
 import (
 	"crypto/rand"
-	"time"
+	"net/netip"
 )
 
 // A RoutingMessage is one of a return routability check: RFC 9853, section 4. It travels in a record under the key.
@@ -38,10 +38,9 @@ type Prover interface {
 	Open(d []byte) (m RoutingMessage, ok bool)
 }
 
-// A check is the return routability check of a listener's connection: datagrams came by another path than before, and
-// before the connection takes that path its far end must show that it receives there.
+// A check is a return routability check of a listener's connection: datagrams came from another address than before,
+// and the peer must show that it receives there before the connection moves there.
 type check struct {
-	path      path
+	far       netip.AddrPort
 	challenge RoutingMessage
-	sent      time.Time // when the challenge last left
 }
