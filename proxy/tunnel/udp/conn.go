@@ -298,8 +298,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline does nothing: a Write does not wait.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
-// ID returns the connection id that the records under the key must carry which the dialing side sends (RFC 9146).
-// Records of the accepting side carry none: their receiver knows its only connection by its socket.
+// ID returns the connection's id (RFC 9146). The dialing side's records under the key must carry it. The accepting
+// side's carry none, since the dialing side knows the connection by its socket.
 func (c *Conn) ID() []byte { return c.id[:] }
 
 // SetProver lets the connection move to another address of the dialing side. moved is called after each move; far: the

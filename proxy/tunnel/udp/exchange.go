@@ -23,8 +23,8 @@ func connected(ctx context.Context, address string, buffers func(fd int) error) 
 	return newSocket(u, buffers), u.RemoteAddr().(*net.UDPAddr).AddrPort(), nil
 }
 
-// ask sends the datagram that question returns, and the next one that it returns, until done says that a datagram
-// answers it. The kernel may have joined several datagrams that came.
+// ask sends the datagrams that question returns, one after the other, until done says that a datagram answers them. The
+// kernel may have joined several datagrams that came.
 func (s *socket) ask(ctx context.Context, question func() ([]byte, error), done func(answer []byte) (bool, error)) error {
 	stop := context.AfterFunc(ctx, func() { s.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

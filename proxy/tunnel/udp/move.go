@@ -37,7 +37,9 @@ func (c *Conn) explore(ctx context.Context, s *socket) error {
 	challenge := newChallenge()
 	send := func(m RoutingMessage) ([]byte, error) {
 		d, err := c.moving.seal(m) // anew each time: no record is taken twice
-		c.left(len(d), 1)
+		if err == nil {
+			c.left(len(d), 1)
+		}
 		return d, err
 	}
 	return s.ask(ctx, func() ([]byte, error) {
