@@ -52,7 +52,7 @@ func ClosedByApp(app, server netip.AddrPort) bool {
 	if err != nil || len(found) != 1 || len(found[0]) < diagInode+4 {
 		return false
 	}
-	switch state := found[0][1]; state {
+	switch state := found[0][diagState]; state {
 	case tcpFinWait1, tcpFinWait2, tcpClosing, tcpTimeWait: // anything else, a listener above all, is no socket that has sent a FIN
 		return binary.NativeEndian.Uint32(found[0][diagInode:]) == 0
 	}
