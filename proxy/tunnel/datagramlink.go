@@ -113,7 +113,7 @@ func (l *datagramLink) part(heavy uint64) {
 	l.mover.SetAlone(l.alone)
 }
 
-// newDatagramLink returns a Link whose packets leave by w, and come by take. c and h are the connections above and
+// newDatagramLink returns a Link whose packets leave by w, and come by take. c and m are the connections above and
 // below that encryption. room is that of the Links with the same site.
 func newDatagramLink(c net.Conn, m mover, w packetWriter, room *recordRoom) (*datagramLink, error) {
 	window, err := room.enter()

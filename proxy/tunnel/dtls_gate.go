@@ -66,30 +66,12 @@ func (g *recordGate) openBy(o *opener, take func([]packetCame)) {
 	early := g.early
 	g.open, g.take, g.early = o, take, nil
 	if g.Conn != nil {
-		g.Conn.SetFilter(func(d []byte) bool { return g.worth(o, d) })
+		g.Conn.SetFilter(o.worth)
 	}
 	for _, r := range early {
 		g.openRecord(r.data, r.mark)
 	}
 	g.handOn()
-}
-
-// worth reports whether a datagram may hold a record that passes, by the fields in clear. It may be called at any time.
-func (g *recordGate) worth(o *opener, b []byte) bool {
-	if !g.settled.Load() {
-		return true
-	}
-	for len(b) >= dtlsHeader {
-		length := o.length(b)
-		if length > len(b) {
-			return false
-		}
-		if b[0] != dtlsHandshake && b[0] != dtlsCipherSpec && o.plausible(b[:length]) {
-			return true
-		}
-		b = b[length:]
-	}
-	return false
 }
 
 // Read returns the records for pion of the next datagram that has some.
@@ -156,9 +138,9 @@ func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 		b = b[length:]
 		keyed := r[epochAt] != 0 || r[epochAt+1] != 0
 		switch kind := r[0]; {
-		case keyed && !g.form.has(r), !keyed && kind == dtlsData:
+		case keyed && !g.form.has(r), !keyed && alwaysKeyed(kind):
 			r = nil
-		case keyed && (kind == dtlsData || kind == dtlsRouting || kind == dtlsWithID):
+		case alwaysKeyed(kind):
 			r = g.underKey(r, mark)
 		case settled && g.open != nil && !g.open.authentic(r): // pion takes longer to find that out
 			continue
@@ -183,6 +165,11 @@ func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// alwaysKeyed reports whether no record of a type is in clear.
+func alwaysKeyed(kind byte) bool {
+	return kind == dtlsData || kind == dtlsRouting || kind == dtlsWithID
 }
 
 // underKey takes a record under the key that may have data, and returns the record that pion reads instead, if it has

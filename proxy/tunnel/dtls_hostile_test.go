@@ -423,6 +423,37 @@ func TestOddRecordsOfThePeer(t *testing.T) {
 	}
 }
 
+// A sealCounter is a Prover that counts the messages that are to leave, and lets none do so.
+type sealCounter int
+
+func (c *sealCounter) Seal(udp.RoutingMessage) ([]byte, error)     { *c++; return nil, errWornKey }
+func (c *sealCounter) Open([]byte) (m udp.RoutingMessage, ok bool) { return m, false }
+
+// TestRoutingMessagesHaveALength: a challenge of another length than RFC 9853 has it is not answered.
+func TestRoutingMessagesHaveALength(t *testing.T) {
+	for name, connection := range connectionIDs {
+		ln, err := udp.Listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		c, err := udp.Dial(t.Context(), ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var answers sealCounter
+		c.SetProver(&answers, nil)
+		g, seal, _ := gatedOver(t, c, connection)
+		for n, want := range map[int]sealCounter{0: 0, 1: 0, 8: 0, 9: 1, 10: 0, 18: 0} {
+			answers = 0
+			if k, err := g.admit(make([]byte, 100), sealed(t, seal, dtlsRouting, string(make([]byte, n))), 0); k != 0 || err != nil || answers != want {
+				t.Errorf("%s: %d answers to a challenge of %d bytes, of which %d pass, %v", name, answers, n, k, err)
+			}
+		}
+	}
+}
+
 // TestReplayWindow: the window knows exactly the numbers that a plain list of the newest ones knows.
 func TestReplayWindow(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
@@ -459,9 +490,11 @@ func testEarlyDataWaits(t *testing.T, connection []byte) {
 	up, seal, _ := gated(t, connection)
 	g, came := &recordGate{form: up.form, secrets: up.secrets}, []string(nil)
 	for i := range 2 * maxEarly {
-		if n, err := g.admit(make([]byte, 100), sealed(t, seal, dtlsData, strings.Repeat("x", i)), 0); n != 0 || err != nil {
+		b := sealed(t, seal, dtlsData, strings.Repeat("x", i))
+		if n, err := g.admit(make([]byte, 100), b, 0); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
+		clear(b) // the memory is the connection's
 	}
 	for range handshakeBytes / 500 { // more than a handshake takes, which ends nothing
 		if n, err := g.admit(make([]byte, 100), g.form.whole(dtlsRecord(1, 7, strings.Repeat("x", 1000))), 0); n != 0 || err != nil {
@@ -483,6 +516,16 @@ func testEarlyDataWaits(t *testing.T, connection []byte) {
 	}
 	if len(came) != maxEarly || !g.settled.Load() || g.early != nil {
 		t.Errorf("%d came, settled %v", len(came), g.settled.Load())
+	}
+
+	g = &recordGate{form: up.form, secrets: up.secrets}
+	for range maxEarly {
+		if n, err := g.admit(nil, sealed(t, seal, dtlsData, string(make([]byte, 2048-seal.overhead()))), 0); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if g.earlyBytes != earlyBytes || len(g.early) != earlyBytes/2048 {
+		t.Errorf("%d records of 2,048 bytes wait, %d bytes in all, want %d", len(g.early), g.earlyBytes, earlyBytes)
 	}
 }
 
@@ -646,7 +689,7 @@ func testForgedRecordsAreFewDecrypted(t *testing.T, connection []byte) {
 		binary.BigEndian.PutUint64(b[epochAt:], word)
 		b = g.form.whole(b)
 		before := g.open.refused()
-		worth = g.worth(g.open, b)
+		worth = g.open.worth(b)
 		if n, err := g.admit(p, b, 0); n != 0 || err != nil {
 			t.Fatalf("%d bytes of a forged record pass, %v", n, err)
 		}
@@ -670,13 +713,16 @@ func testForgedRecordsAreFewDecrypted(t *testing.T, connection []byte) {
 			t.Errorf("a likely record of kind %d: worth %v, and %d were decrypted", kind, worth, n)
 		}
 	}
+	if worth, n := give(dtlsWithID, epoch|now+5, 1000); worth != (connection != nil) || n != 0 && connection == nil {
+		t.Errorf("a likely record with an id: worth %v, and %d were decrypted", worth, n)
+	}
 	g.open.next.Store(maxSealed - 5)
 	if worth, n := give(dtlsData, epoch|maxSealed, 1000); worth || n != 0 {
 		t.Errorf("a number that no sealer gives: worth %v, and %d were decrypted", worth, n)
 	}
 	g.open.next.Store(maxAhead)
 	b := sealed(t, seal, dtlsData, "honest")
-	if worth := g.worth(g.open, b); !worth {
+	if worth := g.open.worth(b); !worth {
 		t.Error("an honest record behind many that were lost is not worth a look")
 	}
 	g.admit(p, b, 0)

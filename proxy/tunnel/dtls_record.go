@@ -27,10 +27,9 @@ const (
 )
 
 const (
-	suiteNonce    = 12 // bytes, of both suites
-	suiteTag      = 16
-	suiteOverhead = dtlsHeader + suiteTag // bytes that a record without a connection id adds to its content
-	roomForID     = 8                     // bytes: an id that is longer needs memory for each record
+	suiteNonce = 12 // bytes, of both suites
+	suiteTag   = 16
+	roomForID  = 8 // bytes: an id that is longer needs memory for each record
 
 	dtlsDatagramBytes = 16250 // of the largest datagram: four fill a call, and a record of DTLS is not longer
 
@@ -90,7 +89,7 @@ func (f *recordForm) has(b []byte) bool {
 	if len(f.id) == 0 {
 		return b[0] != dtlsWithID
 	}
-	return b[0] == dtlsWithID && len(b) >= f.header() && bytes.Equal(b[recordLengthAt:][:len(f.id)], f.id)
+	return b[0] == dtlsWithID && bytes.Equal(b[recordLengthAt:][:len(f.id)], f.id)
 }
 
 // secrets makes the nonce and the additional data of a record with that header, whose content, with the inner bytes,
@@ -225,6 +224,21 @@ func (o *opener) plausible(b []byte) bool {
 	word := binary.BigEndian.Uint64(b[epochAt:])
 	number, next := word&(1<<48-1), o.next.Load()
 	return word>>48 == dataEpoch && o.has(b) && len(b) >= o.overhead() && number < maxSealed && number < next+maxAhead && number+dtlsReplayWindow >= next
+}
+
+// worth reports whether a datagram may hold an authentic record, by the fields in clear.
+func (o *opener) worth(b []byte) bool {
+	for len(b) >= dtlsHeader {
+		length := o.length(b)
+		if length > len(b) {
+			return false
+		}
+		if o.plausible(b[:length]) {
+			return true
+		}
+		b = b[length:]
+	}
+	return false
 }
 
 // authentic reports whether the other end has sealed a record. It does not change the record.

@@ -135,6 +135,70 @@ func TestConnectionIDVectors(t *testing.T) {
 	}
 }
 
+// TestOnlyItsOwnForm: a record is of a form only with its id, and with its type, which is not authenticated beside an
+// id.
+func TestOnlyItsOwnForm(t *testing.T) {
+	form := recordForm{id: connectionIDs["with an id"]}
+	b := form.whole(dtlsRecord(1, 5, "hello"))
+	other := bytes.Clone(b)
+	other[recordLengthAt+3]++
+	data := bytes.Clone(b)
+	data[0] = dtlsData
+	for name, c := range map[string]struct {
+		record      []byte
+		with, plain bool
+	}{"its own": {b, true, false}, "of another id": {other, false, false}, "of another type": {data, false, true}} {
+		if with, plain := form.has(c.record), (&recordForm{}).has(c.record); with != c.with || plain != c.plain {
+			t.Errorf("%s: it has the form with an id: %v, without: %v", name, with, plain)
+		}
+	}
+	if n := form.length(b); n != len(b) {
+		t.Errorf("a record of %d bytes has %d", len(b), n)
+	}
+}
+
+// TestOpenerLooksFirst: a record that is too short, of another epoch or with another id is refused before it is
+// decrypted: the id in it is authenticated only by being the connection's.
+func TestOpenerLooksFirst(t *testing.T) {
+	for name, connection := range connectionIDs {
+		client, server := suitePair(t, suiteAES256, connection)
+		open := &server.keys.Load().open
+		b := sealed(t, &client.keys.Load().seal, dtlsData, "")
+		epoch, id := bytes.Clone(b), bytes.Clone(b)
+		epoch[epochAt+1]++
+		id[0] ^= dtlsData ^ dtlsWithID
+		if connection != nil {
+			id = bytes.Clone(b)
+			id[recordLengthAt]++
+		}
+		for what, wrong := range map[string][]byte{"too short": b[:len(b)-1], "another epoch": epoch, "another id": id} {
+			if _, content, err := open.record(bytes.Clone(wrong)); err == nil || open.forged > 0 {
+				t.Errorf("%s: %s: %q, %v, and %d were decrypted", name, what, content, err, open.forged)
+			}
+		}
+		if _, _, err := open.record(b); err != nil {
+			t.Errorf("%s: the record itself: %v", name, err)
+		}
+	}
+}
+
+// TestNewest: a record is the newest if none with a larger number has come.
+func TestNewest(t *testing.T) {
+	client, server := suitePair(t, suiteChaCha20, connectionIDs["with an id"])
+	var all [][]byte
+	for range 6 {
+		all = append(all, sealed(t, &client.keys.Load().seal, dtlsData, "x"))
+	}
+	for _, c := range []struct {
+		number int
+		newest bool
+	}{{0, true}, {1, true}, {4, true}, {3, false}, {2, false}, {5, true}} {
+		if _, _, newest, err := server.keys.Load().open.fresh(all[c.number]); err != nil || newest != c.newest {
+			t.Errorf("record %d: newest %v, %v", c.number, newest, err)
+		}
+	}
+}
+
 // A nonceCounter is an AEAD that fails the test where a nonce comes twice.
 type nonceCounter struct {
 	cipher.AEAD
@@ -242,7 +306,7 @@ func testSuites(t *testing.T, connection []byte) {
 // writes them, also between its alerts. Pion's end of the connection brings the tunnel's packets back.
 func TestPlainPeerUnderstands(t *testing.T) {
 	plain, l := plainPeer(t, func(c *udp.Conn) net.Conn { return undisturbed{c} })
-	e := datagram.New(datagram.Config{Overhead: suiteOverhead, MaxDatagram: 1200, Window: datagram.MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
+	e := datagram.New(datagram.Config{Overhead: (&recordForm{}).overhead(), MaxDatagram: 1200, Window: datagram.MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
 	began := time.Now().Add(-time.Second)
 	e.Queue(record(nil, header{kind: kindData, stream: 1}, []byte("from pion")...), datagram.Free)
 	if _, err := l.Write(record(nil, header{kind: kindData, stream: 1}, []byte("from the tunnel")...)); err != nil {
@@ -423,6 +487,7 @@ func FuzzSuite(f *testing.F) {
 		f.Add(sealed)
 	}
 	f.Add([]byte{20})
+	f.Add([]byte{dtlsWithID})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, try := range fuzzed {
 			try(t, b)
@@ -828,6 +893,8 @@ func TestGateAfterTheHandshake(t *testing.T) {
 		keyed + finished[:15]:     {keyed, ""},
 		keyed + "x":               {keyed, ""},
 		keyed + forged + keyed:    {keyed + keyed, ""},
+		// Ciphers change once, in clear, before the handshake ends.
+		record(dtlsCipherSpec, 1, "\x01") + keyed: {keyed, ""},
 	} {
 		for i, settled := range []bool{false, true} {
 			g, _, came := gated(t, nil)
@@ -842,41 +909,108 @@ func TestGateAfterTheHandshake(t *testing.T) {
 	}
 }
 
+// TestGateBeforeOpenBy: no record in clear passes between the end of the handshake and openBy.
+func TestGateBeforeOpenBy(t *testing.T) {
+	var g recordGate
+	g.secured.Store(true)
+	g.settled.Store(true)
+	keyed := dtlsRecord(1, 5, strings.Repeat("x", 50)) // it is pion's to find out that it is not authentic
+	keyed[0] = dtlsAlert
+	p := make([]byte, 1000)
+	if n, err := g.admit(p, append(plaintext(dtlsAlert, 5, 2, 40), keyed...), 0); err != nil || !bytes.Equal(p[:n], keyed) {
+		t.Errorf("%x passes, %v; want %x", p[:n], err, keyed)
+	}
+}
+
 // TestGateTellsTypesApart: of records whose type is encrypted, the end of the handshake passes while the handshake may
 // go on at the other end, alerts pass at all times, and data never. Records under the key without the connection's id,
 // or with another one, do not pass. Before there are keys, each passes with the connection's id, since it ends the
-// handshake.
+// handshake; once there are keys, only authentic ones do, and data waits.
 func TestGateTellsTypesApart(t *testing.T) {
 	connection := connectionIDs["with an id"]
-	const early, secured, settled = 0, 1, 2
+	const early, keyed, secured, settled = 0, 1, 2, 3
 	for _, kind := range []byte{dtlsHandshake, dtlsAlert, dtlsData, dtlsRouting, dtlsCipherSpec, 99} {
 		for stage := early; stage <= settled; stage++ {
 			g, seal, came := gated(t, connection)
 			b := sealed(t, seal, kind, "content")
 			other := bytes.Clone(b)
 			other[recordLengthAt]++
-			want := kind == dtlsHandshake && stage == secured || kind == dtlsAlert
+			forged := bytes.Clone(b)
+			forged[len(forged)-1]++
+			later := dtlsRecord(256, 5, strings.Repeat("x", 50)) // of an epoch whose low byte is 0
+			later[0] = dtlsHandshake
+			clear := dtlsRecord(0, 5, strings.Repeat("x", 50))
+			want := kind == dtlsHandshake && stage != settled || kind == dtlsAlert
 			as := kind
+			refused := [][]byte{dtlsRecord(1, 5, strings.Repeat("x", 50)), other, forged, later, clear, (&recordForm{id: connection}).whole(clear)}
+			if stage <= keyed {
+				g = &recordGate{form: g.form, secrets: g.secrets}
+			}
 			if stage == early {
-				g = &recordGate{form: g.form, secrets: &dtlsSecrets{id: connection}}
-				want, as = true, dtlsHandshake
+				g.secrets = &dtlsSecrets{id: connection}
+				want, as, refused[2] = true, dtlsHandshake, other
 			}
 			g.settled.Store(stage == settled)
-			for i, b := range [][]byte{dtlsRecord(1, 5, strings.Repeat("x", 50)), other, b} {
+			for i, b := range append(refused, b) {
 				p := make([]byte, 1000)
 				sent := bytes.Clone(b)
 				n, err := g.admit(p, b, 0)
 				g.handOn()
-				switch passes := want && i == 2; {
+				switch passes := want && i == len(refused); {
 				case err != nil:
 					t.Fatal(err)
 				case passes != (n > 0), passes && !bytes.Equal(p[:n], g.form.plain(sent, as)):
 					t.Errorf("stage %d: of %x of type %d passes %x", stage, sent, kind, p[:n])
 				}
 			}
-			if data := len(*came) > 0; data != (kind == dtlsData && stage != early) {
+			if data := len(*came) > 0; data != (kind == dtlsData && stage >= secured) {
 				t.Errorf("stage %d: of a record of type %d the data %q comes", stage, kind, *came)
 			}
+			if waits := len(g.early) > 0; waits != (kind == dtlsData && stage == keyed) {
+				t.Errorf("stage %d: of a record of type %d %d records wait", stage, kind, len(g.early))
+			}
+		}
+	}
+}
+
+// TestGateKeepsRecordsWhole: of a record that is cut off anywhere nothing passes, and of records for which pion has too
+// little room only the first ones do. One without content is whole.
+func TestGateKeepsRecordsWhole(t *testing.T) {
+	for name, connection := range connectionIDs {
+		g, seal, came := gated(t, connection)
+		for _, kind := range []byte{dtlsData, dtlsAlert, dtlsRouting} {
+			b := sealed(t, seal, kind, "content")
+			for n := range b {
+				p := make([]byte, 1000)
+				passed, err := g.admit(p, bytes.Clone(b[:n]), 0)
+				g.handOn()
+				if passed > 0 || err != nil || len(*came) > 0 || g.open.worth(b[:n]) {
+					t.Errorf("%s: of %d bytes of %d, type %d, pass %x, %v, data %q", name, n, len(b), kind, p[:passed], err, *came)
+				}
+			}
+		}
+		one, two := sealed(t, seal, dtlsAlert, "one"), sealed(t, seal, dtlsAlert, "two")
+		want := g.form.plain(one, dtlsAlert)
+		p := make([]byte, 2*len(want)-1)
+		if n, err := g.admit(p, append(one, two...), 0); err != nil || !bytes.Equal(p[:n], want) {
+			t.Errorf("%s: into %d bytes pass %x, %v; want %x", name, len(p), p[:n], err, want)
+		}
+		empty := dtlsRecord(0, 5, "")
+		empty[0] = dtlsAlert
+		if n, err := (&recordGate{form: g.form}).admit(p, empty, 0); n != len(empty) || err != nil {
+			t.Errorf("%s: of a record without content pass %d bytes, %v", name, n, err)
+		}
+	}
+}
+
+// TestLongRecordsAreNotForPion: a record whose type is encrypted reaches pion only if it is no longer than the ones that
+// pion makes after its keys.
+func TestLongRecordsAreNotForPion(t *testing.T) {
+	g, seal, _ := gated(t, connectionIDs["with an id"])
+	for n, passes := range map[int]bool{maxControl: true, maxControl + 1: false} {
+		b := sealed(t, seal, dtlsAlert, strings.Repeat("x", n-seal.overhead()))
+		if k, err := g.admit(make([]byte, 1000), b, 0); err != nil || passes != (k > 0) {
+			t.Errorf("of an alert of %d bytes pass %d, %v", n, k, err)
 		}
 	}
 }
