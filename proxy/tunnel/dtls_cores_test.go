@@ -307,15 +307,17 @@ func testOpenedAsOneByOne(t *testing.T, connection []byte) {
 		}
 		var want, got []string
 		for _, r := range records {
-			if kind, content, _, err := alone.fresh(bytes.Clone(r), nil); err == nil {
-				want = append(want, fmt.Sprint(kind, content))
+			if kind, content, newest, err := alone.fresh(bytes.Clone(r), nil); err == nil {
+				want = append(want, fmt.Sprint(kind, content, newest))
 			}
 		}
 		b.policy = everyBatch(workers)
 		for i, r := range records {
 			b.add(open, bytes.Clone(r))
 			if b.full() || random.IntN(400) == 0 || i == len(records)-1 {
-				b.each(open, func(_ int, kind byte, content []byte) { got = append(got, fmt.Sprint(kind, content)) }, func() {})
+				b.each(open, func(_ int, kind byte, content []byte, newest bool) {
+					got = append(got, fmt.Sprint(kind, content, newest))
+				}, func() {})
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -396,7 +398,7 @@ func TestWorkersAreFew(t *testing.T) {
 		for _, r := range records[:maxOpened] {
 			b.add(&server.keys.Load().open, r)
 		}
-		b.each(&server.keys.Load().open, func(int, byte, []byte) {}, func() {})
+		b.each(&server.keys.Load().open, func(int, byte, []byte, bool) {}, func() {})
 	}
 	for until := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
@@ -508,7 +510,7 @@ func BenchmarkCores(b *testing.B) {
 					r = memory[bytes : bytes+copy(memory[bytes:], r)]
 					batch.add(open, r)
 					if bytes += len(r); batch.full() || bytes > 8*(64<<10)-size || i == len(records)-1 {
-						batch.each(open, func(int, byte, []byte) { came++ }, func() {})
+						batch.each(open, func(int, byte, []byte, bool) { came++ }, func() {})
 						bytes = 0
 					}
 				}

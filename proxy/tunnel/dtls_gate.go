@@ -109,12 +109,17 @@ func (g *recordGate) handOn() {
 
 // openWaiting opens the records that came, and calls done several times meanwhile. The lock is held.
 func (g *recordGate) openWaiting(done func()) {
-	g.opening.each(g.open, func(i int, kind byte, content []byte) {
+	stays := false
+	g.opening.each(g.open, func(i int, kind byte, content []byte, newest bool) {
+		stays = stays || newest
 		if kind == dtlsData {
 			g.came = append(g.came, packetCame{content, g.marks[i]})
 		}
 	}, done)
 	g.marks = g.marks[:0]
+	if stays && g.Conn != nil { // no record that waits has come from elsewhere
+		g.Conn.Stays()
+	}
 }
 
 // handOnOpened hands the opened packets on. The lock is held.

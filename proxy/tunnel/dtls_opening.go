@@ -84,8 +84,8 @@ func (b *openingBatch) cutUnit(o *opener) {
 }
 
 // each opens the records. In order it calls pass with the number in the batch, the type and the content of each that
-// comes for the first time, and done behind every other unit and behind the last.
-func (b *openingBatch) each(o *opener, pass func(i int, kind byte, content []byte), done func()) {
+// comes for the first time, and whether it is the newest of all, and done behind every other unit and behind the last.
+func (b *openingBatch) each(o *opener, pass func(i int, kind byte, content []byte, newest bool), done func()) {
 	if len(b.records) == 0 {
 		return
 	}
@@ -101,8 +101,8 @@ func (b *openingBatch) each(o *opener, pass func(i int, kind byte, content []byt
 			if b.spread != nil && r.ahead {
 				outcome = &r.outcome
 			}
-			if kind, content, _, err := o.fresh(r.data, outcome); err == nil {
-				pass(i, kind, content)
+			if kind, content, newest, err := o.fresh(r.data, outcome); err == nil {
+				pass(i, kind, content, newest)
 			}
 		}
 		if unit%2 == 1 || unit == b.cut-1 { // as many as come together, where the kernel joins them

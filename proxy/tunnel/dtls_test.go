@@ -193,7 +193,7 @@ func TestNewest(t *testing.T) {
 		number int
 		newest bool
 	}{{0, true}, {1, true}, {4, true}, {3, false}, {2, false}, {5, true}} {
-		if _, _, newest, err := server.keys.Load().open.fresh(all[c.number]); err != nil || newest != c.newest {
+		if _, _, newest, err := server.keys.Load().open.fresh(all[c.number], nil); err != nil || newest != c.newest {
 			t.Errorf("record %d: newest %v, %v", c.number, newest, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -280,6 +281,54 @@ func TestOnlyTheClientMovesACarrier(t *testing.T) {
 		t.Errorf("the carrier has moved to %v, which is not the second of %d addresses", at(), made)
 	}
 	goesOn("in the end")
+}
+
+// TestRecordsFromHomeEndChecks: who brings the newest record from another address, and relays the check of that address,
+// has the carrier only if nothing newer has come from its own address meanwhile, also none of the records that are
+// opened together.
+func TestRecordsFromHomeEndChecks(t *testing.T) {
+	near, far := dtlsPair(t)
+	passes(t, near, far, "before")
+	seal := near.writer.(*sealedWriter).seal
+	attacker, err := net.Dial("udp", near.mover.(*udp.Conn).RemoteAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer attacker.Close()
+	at := func() string { return far.mover.(*udp.Conn).RemoteAddr().String() }
+	home := at()
+	relayed := func(meanwhile func()) {
+		t.Helper()
+		b := make([]byte, 2000)
+		for range 100 {
+			attacker.Write(sealed(t, seal, 99, ""))
+			attacker.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+			n, err := attacker.Read(b)
+			if err != nil {
+				continue
+			}
+			m, ok := routing{seal, near.open}.Open(b[:n])
+			if !ok {
+				t.Fatalf("%x is no challenge", b[:n])
+			}
+			meanwhile()
+			m[0] = 1 // path_response
+			attacker.Write(sealed(t, seal, dtlsRouting, string(m[:])))
+			time.Sleep(100 * time.Millisecond)
+			return
+		}
+		t.Fatal("the newest record is not answered")
+	}
+	for _, text := range []string{"short", strings.Repeat("long", maxControl)} {
+		relayed(func() { passes(t, near, far, text) })
+		if at() != home {
+			t.Fatalf("the carrier is at %v though a record of %d bytes has come from %v", at(), len(text), home)
+		}
+	}
+	relayed(func() {})
+	if at() == home {
+		t.Error("without a record from home the carrier stays, so this test shows nothing")
+	}
 }
 
 // TestNATForgetsAReader: the site that only receives notices by itself that the NAT has forgotten it.

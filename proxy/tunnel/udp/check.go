@@ -15,13 +15,16 @@ func (c *Conn) Arrived(newest bool) {
 	switch {
 	case !newest:
 	case p == nil || p.far == *c.remote.Load():
-		c.moving.stays()
+		c.Stays()
 	default:
 		if m, ok := c.moving.challenge(p.far, time.Now()); ok {
 			c.tell(m, p)
 		}
 	}
 }
+
+// Stays tells an accepted connection that the newest authentic record has come from its own address.
+func (c *Conn) Stays() { c.moving.stays() }
 
 // Route takes a message of a return routability check that was in the datagram that Next has returned last. The reader
 // must call it.
