@@ -1003,8 +1003,8 @@ func TestGateKeepsRecordsWhole(t *testing.T) {
 	}
 }
 
-// TestLongRecordsAreNotForPion: a record whose type is encrypted reaches pion only if it is no longer than the ones that
-// pion makes after its keys.
+// TestLongRecordsAreNotForPion: a record whose type is encrypted reaches pion only if it is no longer than the ones
+// that pion makes after its keys.
 func TestLongRecordsAreNotForPion(t *testing.T) {
 	g, seal, _ := gated(t, connectionIDs["with an id"])
 	for n, passes := range map[int]bool{maxControl: true, maxControl + 1: false} {
