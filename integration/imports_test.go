@@ -116,7 +116,7 @@ var onlyIn = map[string][]string{
 	"go.opentelemetry.io/":                       {"cmd/gradproxy/internal/otlp/"},
 	"github.com/gdamore/":                        {"cmd/gradproxy/internal/top/"},
 	"github.com/landlock-lsm/":                   {"cmd/gradproxy/internal/confine/"},
-	module + "proxy/tunnel/udp":                  {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_gate.go", "proxy/tunnel/dtls_writer.go", "proxy/tunnel/datagramlink.go"},
+	module + "proxy/tunnel/udp":                  {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_gate.go", "proxy/tunnel/dtls_routing.go", "proxy/tunnel/dtls_writer.go", "proxy/tunnel/datagramlink.go"},
 	"github.com/pion/":                           {"proxy/tunnel/dtls.go", "integration/cmd/benchtunnel/"},
 	"github.com/quic-go/":                        {"integration/cmd/benchtunnel/"},
 	"kernel.org/pub/linux/libs/security/libcap/": {"cmd/gradproxy/internal/confine/"},

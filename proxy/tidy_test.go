@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,17 +13,18 @@ import (
 func TestTidierReturnsSpareMemoryInQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var moved int64
-		spare, returned := uint64(0), 0
-		x := tidier{moved: func() int64 { return moved }, spare: func() uint64 { return spare }, free: func() { spare = 0; returned++ }}
+		var moved, spare, returned atomic.Int64
+		x := tidier{moved: moved.Load, spare: func() uint64 { return uint64(spare.Load()) }, free: func() { spare.Store(0); returned.Add(1) }}
 		done := make(chan bool)
 		go func() { x.run(ctx); close(done) }()
-		look := func(bytes int64, garbage uint64, want int) {
+		look := func(bytes, garbage, want int64) {
 			t.Helper()
-			moved, spare, returned = moved+bytes, spare+garbage, 0
+			moved.Add(bytes)
+			spare.Add(garbage)
+			returned.Store(0)
 			time.Sleep(tidyEvery)
-			if synctest.Wait(); returned != want {
-				t.Errorf("%d bytes moved, %d spare: returned %d times, want %d", bytes, garbage, returned, want)
+			if synctest.Wait(); returned.Load() != want {
+				t.Errorf("%d bytes moved, %d spare: returned %d times, want %d", bytes, garbage, returned.Load(), want)
 			}
 		}
 		look(0, 0, 0)

@@ -10,7 +10,6 @@ import (
 
 // Fields of struct inet_diag_msg of linux/inet_diag.h, and of the program by which a dump leaves out sockets.
 const (
-	diagState  = 1
 	diagPorts  = 4
 	diagSource = 8
 	diagTarget = 24

@@ -59,9 +59,12 @@ func ClosedByApp(app, server netip.AddrPort) bool {
 	return false
 }
 
-// diagInode is where the inode is in struct inet_diag_msg of linux/inet_diag.h: 4 bytes, the 48 of a socket's id, 4
-// numbers.
-const diagInode = 4 + 48 + 4*4
+// diagState and diagInode are where the state and the inode are in struct inet_diag_msg of linux/inet_diag.h: behind a
+// byte; and behind 4 bytes, the 48 of a socket's id, and 4 numbers.
+const (
+	diagState = 1
+	diagInode = 4 + 48 + 4*4
+)
 
 // anyState has a bit for each state of a socket.
 const anyState = 1<<32 - 1
