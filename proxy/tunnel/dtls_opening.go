@@ -26,7 +26,7 @@ type openingBatch struct {
 	spread  *spread // nil: no worker was asked
 }
 
-// An openingRecord is a record and, if it was decrypted ahead, what came of that.
+// An openingRecord is a record and, if it was decrypted ahead, the outcome.
 type openingRecord struct {
 	data    []byte
 	ahead   bool // it may be decrypted ahead

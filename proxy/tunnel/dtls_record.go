@@ -71,8 +71,8 @@ func (f *recordForm) inner() int { return min(len(f.id), 1) }
 // overhead returns how many bytes a record adds to its content.
 func (f *recordForm) overhead() int { return f.header() + f.inner() + suiteTag }
 
-// length returns the length of the record that b begins with, which is longer than b if b is cut off. What looks like
-// no record of this form has the length of one without an id.
+// length returns the length of the record that b begins with, which is longer than b if b is cut off. A record of
+// another form has the length that its header has where records without an id have it.
 func (f *recordForm) length(b []byte) int {
 	at := recordLengthAt
 	if b[0] == dtlsWithID {
@@ -251,8 +251,8 @@ func (o *opener) authentic(b []byte) bool {
 }
 
 // fresh decrypts a record in place, and returns its type and its content, if it comes for the first time: RFC 6347,
-// section 4.1.2.6. newest: no record with a larger number has come. ahead: what came of decrypting the record ahead;
-// nil: that was not done.
+// section 4.1.2.6. newest: no record with a larger number has come. ahead: the outcome, if the record was
+// decrypted ahead; else nil.
 func (o *opener) fresh(b []byte, ahead *decrypted) (kind byte, content []byte, newest bool, err error) {
 	if !o.plausible(b) {
 		return 0, nil, false, errDTLSRecord
@@ -285,7 +285,7 @@ func (o *opener) open(b []byte) (kind byte, content []byte, err error) {
 	return o.judge(&ahead)
 }
 
-// A decrypted is what came of decrypting a record.
+// A decrypted is the outcome of the decryption of a record.
 type decrypted struct {
 	kind    byte
 	content []byte
@@ -316,7 +316,7 @@ func (o *opener) decrypt(b []byte, scratch *recordScratch) decrypted {
 	return decrypted{kind: content[last], content: content[:last]}
 }
 
-// judge counts what came of decrypting a record, and returns its type and its content. The lock is held.
+// judge counts a record that was decrypted, and returns its type and its content. The lock is held.
 func (o *opener) judge(d *decrypted) (kind byte, content []byte, err error) {
 	if o.forged >= maxForged {
 		return 0, nil, errWornKey
