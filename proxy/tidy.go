@@ -55,8 +55,8 @@ func (t *tidier) look() {
 	}
 }
 
-// spareMemory returns how many bytes of the heap are garbage, or free and not returned to the system. Garbage is what
-// has been allocated since the last collection, and what it found.
+// spareMemory returns how many bytes of the heap are garbage, or free and not returned to the system. All objects
+// beyond the ones that the last collection found in use count as garbage, also new ones that are in use.
 func spareMemory() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(s)

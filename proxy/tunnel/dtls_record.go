@@ -117,7 +117,7 @@ func (f *recordForm) plain(b []byte, kind byte) []byte {
 	return append(out, b[recordLengthAt+len(f.id):]...)
 }
 
-// whole returns the record of which plain has made b.
+// whole undoes plain: it returns the record with its id.
 func (f *recordForm) whole(b []byte) []byte {
 	if len(f.id) == 0 {
 		return b
@@ -149,29 +149,27 @@ type sealer struct {
 func (s *sealer) record(kind byte, b []byte) (sealed []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next >= maxSealed {
-		return nil, errWornKey
+	if b, err = s.numbered(kind, b); err != nil {
+		return nil, err
 	}
-	sealed = s.sealAs(kind, b, s.next)
-	s.next++
-	return sealed, nil
+	return s.encrypt(b, &s.scratch), nil
 }
 
 // number gives a record its number, and does all of record but the encryption: encrypt must follow, once.
 func (s *sealer) number(kind byte, b []byte) (record []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.numbered(kind, b)
+}
+
+// numbered is number. The lock is held.
+func (s *sealer) numbered(kind byte, b []byte) (record []byte, err error) {
 	if s.next >= maxSealed {
 		return nil, errWornKey
 	}
 	record = s.prepare(kind, b, s.next)
 	s.next++
 	return record, nil
-}
-
-// sealAs is record with a number that was never given before.
-func (s *sealer) sealAs(kind byte, b []byte, number uint64) (sealed []byte) {
-	return s.encrypt(s.prepare(kind, b, number), &s.scratch)
 }
 
 // prepare writes all of a record that is not encrypted yet.
@@ -334,7 +332,7 @@ func (o *opener) refused() uint64 {
 	return o.forged
 }
 
-// dtlsSecrets are what a connection's suite shares with the layers around pion.
+// dtlsSecrets are the id and the keys that a connection's suite shares with the layers around pion.
 type dtlsSecrets struct {
 	id   []byte // that the dialing side's records carry under the key
 	keys atomic.Pointer[dtlsKeys]

@@ -283,9 +283,9 @@ func TestOnlyTheClientMovesACarrier(t *testing.T) {
 	goesOn("in the end")
 }
 
-// TestRecordsFromHomeEndChecks: who brings the newest record from another address, and relays the check of that
-// address, has the carrier only if nothing newer has come from its own address meanwhile, also none of the records
-// that are opened together.
+// TestRecordsFromHomeEndChecks: an attacker that brings the newest record from another address, and relays the check of
+// that address, has the carrier only if no newer record has come from the carrier's own address meanwhile. Records that
+// are opened together count as well.
 func TestRecordsFromHomeEndChecks(t *testing.T) {
 	near, far := dtlsPair(t)
 	passes(t, near, far, "before")
